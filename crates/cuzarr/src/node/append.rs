@@ -104,7 +104,7 @@ impl Array {
     }
 }
 
-/// The shape of the elements to append; or only their number, if they have no shape.
+/// The elements that an append adds: their shape, or only their number if they have no shape.
 enum Given {
     Shape(Vec<usize>),
     Count(u64),

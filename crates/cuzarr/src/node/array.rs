@@ -53,7 +53,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shares what is kept between calls with another handle of the array, for example one that differs in its store.
+    /// Makes another handle of the array share the bound codec chains and the last report.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -284,7 +284,7 @@ impl Array {
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
     }
 
-    /// How errors name this array in their trail.
+    /// Text with the store and the path, by which the trail of an error names this array.
     pub(super) fn place(&self) -> String {
         format!("{}: array '/{}'", self.store, self.path)
     }

@@ -1,4 +1,4 @@
-//! Reads and writes of array elements. These calls pass their work to the engine.
+//! Reads and writes the elements of an array. These calls pass their work to the engine.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -292,7 +292,8 @@ impl Array {
         }
     }
 
-    /// Returns the array bound to `device`, for reads that convert elements to `dtype` if that is not the array's type.
+    /// Returns the array's codecs, bound to `device`, for reads that convert elements to `dtype` if that is not the
+    /// array's type.
     pub(super) fn access_to(&self, device: Device, dtype: DType) -> Result<Arc<Access>> {
         let access = self.access(device)?;
         match access.dtype() {
@@ -311,12 +312,12 @@ impl Array {
         }
     }
 
-    /// Keeps the measurements of a call.
+    /// Keeps the measurements of a read or write, as those of the last call.
     pub(super) fn set_report(&self, report: Report) {
         self.io.state().report = Some(report);
     }
 
-    /// Returns the array bound to a device.
+    /// Returns the array's codecs, bound to a device.
     pub(super) fn access(&self, device: Device) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let access =
@@ -325,8 +326,8 @@ impl Array {
         Ok(access)
     }
 
-    /// Returns the array bound to a device, with elements converted to `cast`. It is bound again if the metadata has
-    /// changed.
+    /// Returns the array's codecs, bound to a device, for reads that convert elements to `cast`. They are bound again
+    /// if the metadata has changed.
     fn bound(&self, device: Device, cast: Option<DType>, bind: impl FnOnce() -> Result<Access>) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);
@@ -345,5 +346,5 @@ impl Array {
     }
 }
 
-/// An array keeps its bindings for at most this many pairs of device and type.
+/// Maximum number of pairs of device and element type for which an array keeps its bound codecs between calls.
 const KEPT_ACCESSES: usize = 16;

@@ -1,4 +1,4 @@
-//! The builder of new arrays.
+//! The builder of new arrays, which sets their properties step by step.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ enum BuilderCodecs {
 
 #[derive(Debug)]
 enum BuilderFill {
-    /// The type and the bytes of the fill value.
+    /// A fill value from Rust: its data type and its bytes.
     Element(DType, Vec<u8>),
     Json(Value),
     Stored(FillValue),

@@ -1,4 +1,4 @@
-//! Consolidated copies of metadata: entries of changed nodes are replaced in every group above that has a copy, even above
+//! Updates consolidated metadata: entries of changed nodes are replaced in every group above that has some, even above
 //! the store's root ([`Store::above`]). No copy is created.
 
 use std::borrow::Cow;
@@ -60,7 +60,7 @@ pub(super) fn update_copies(
     Ok(is_changed)
 }
 
-/// The groups of one store whose consolidated metadata is to be changed.
+/// One store in whose groups consolidated metadata is to be changed.
 struct Copies<'a> {
     store: &'a dyn Store,
     format: ZarrFormat,
@@ -68,8 +68,8 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Returns those groups that seem to have consolidated metadata. If requests take long, one batch finds them.
-    /// Otherwise all groups are returned, and each is tried.
+    /// Returns the groups that seem to have consolidated metadata, with the changes of their entries. If requests take
+    /// long, one batch finds them. Otherwise all groups are returned, and each is tried.
     fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());
@@ -85,7 +85,7 @@ impl Copies<'_> {
         Ok(found)
     }
 
-    /// Whether a group of this format is at the root of the store, and can be read.
+    /// Whether the store's root is a group of this format that can be read.
     fn has_group(&self) -> bool {
         let name = if self.format == ZarrFormat::V3 { ZARR_JSON } else { ZGROUP };
         matches!(self.store.exists(name), Ok(true))
@@ -110,7 +110,8 @@ impl Copies<'_> {
     }
 }
 
-/// Replaces a v2 group's own attributes in its consolidated metadata. The caller holds the group's lock.
+/// Replaces the attributes that a v2 group's consolidated metadata has of the group itself. The caller holds the
+/// group's lock.
 ///
 /// # Errors
 /// What the store reports.
@@ -119,7 +120,7 @@ pub(super) fn update_own(store: &dyn Store, group: &str, node: &NodeDocuments) -
     Copy { store, group, format: ZarrFormat::V2 }.edit_held(&[own])
 }
 
-/// The consolidated metadata of one group.
+/// Says where one group's consolidated metadata is: the store, the group's path and the format.
 struct Copy<'a> {
     store: &'a dyn Store,
     group: &'a str,
@@ -149,9 +150,9 @@ impl Copy<'_> {
         Ok(edited.map(|edited| (edited, version)))
     }
 
-    /// Replaces the given entries by the documents that the nodes have now, after the consolidated metadata was read.
-    /// Without a lock, another process may have changed a node after this process did. If that process changes the copy
-    /// between this read and this write, this write fails and is tried again.
+    /// Replaces each entry by the metadata documents that its node has in the store now, so that no newer change is
+    /// undone. Without a lock, another process may have changed a node after this process did. If that process changes
+    /// the copy between this read and this write, this write fails and is tried again.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {
@@ -175,8 +176,8 @@ impl Copy<'_> {
         changes.iter().map(current).collect()
     }
 
-    /// Tries once to change the consolidated metadata, and returns whether it was changed; `None` if another writer was
-    /// faster.
+    /// Tries once to change a group's consolidated metadata, and returns whether it was changed; `None` if another
+    /// writer was faster.
     fn try_edit(&self, changes: &[EntryChange]) -> Result<Option<bool>> {
         let Some((edited, version)) = self.edited(changes)? else { return Ok(Some(false)) };
         let is_compared = self.store.capabilities().conditional_writes;
@@ -205,7 +206,8 @@ fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// Returns the value that was read; `None` if the document cannot be used. A failure of the store is an error.
+/// Returns the content of a group's document; `None` if it cannot be parsed or used. A failure of the store is an
+/// error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {
         Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),

@@ -1,4 +1,4 @@
-//! Creating one or many nodes. The steps are ordered so that a killed process does no harm.
+//! Creates arrays and groups, one or many by one call. The steps are ordered so that a killed process does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::meta::node::{self, NodeDocuments, ZARRAY};
 use crate::meta::{EntryChange, GroupMetadata, NodeMetadata, ZarrFormat};
 use crate::store::{Condition, Payload, Store, StoreExt};
 
-/// Documents of the nodes that one call creates, and of the missing groups above them.
+/// The metadata documents of all nodes that one call creates, and of the missing groups above them.
 ///
 /// First, [`make_room`](NewNodes::make_room) checks and frees the paths. Then [`publish`](NewNodes::publish) stores the
 /// documents. Chunks may be written in between, so that readers see a whole array or none.
@@ -70,7 +70,7 @@ impl NewNodes {
         NewNodes::plan(store, nodes, false)
     }
 
-    /// Finds out what exists at the paths and above them, with one batch, and plans what must be created.
+    /// Finds out in one batch which nodes exist at and above the paths, and plans which documents must be created.
     fn plan(store: &dyn Store, nodes: Vec<(String, NodeDocuments)>, overwrite: bool) -> Result<NewNodes> {
         let mut new = NewNodes::sorted(nodes)?;
         if store.capabilities().read_only {
@@ -149,8 +149,8 @@ impl NewNodes {
         self.nodes.keys().map(|path| path.join("/"))
     }
 
-    /// Stores the documents, with `indent` spaces per level of JSON. Documents at one depth are one batch, and groups
-    /// are stored before their members.
+    /// Stores the metadata documents of all new nodes, with `indent` spaces per level of JSON. Documents at one depth
+    /// are one batch, and groups are stored before their members.
     ///
     /// The document that makes a node is written last. So a node never lacks its attributes, and never has attributes
     /// of an earlier node. The document is only written if there is none. So if two writers create one node at the same
@@ -206,7 +206,7 @@ fn is_taken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ContainsArray | ErrorKind::ContainsGroup)
 }
 
-/// One document of a new node, to be stored.
+/// One metadata document of a new node, as bytes to be stored.
 struct Write {
     path: String,
     name: &'static str,
@@ -238,7 +238,8 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// Returns the node that was found; `None` if its documents cannot be parsed. A failure of the store is an error.
+/// Returns the node that was found at a path; `None` if its metadata documents cannot be parsed. A failure of the store
+/// is an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),
@@ -246,8 +247,8 @@ fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>
     }
 }
 
-/// Whether the node that was found is an array. In v2, the name of the document decides. A v3 document that cannot be
-/// read does not count as an array.
+/// Whether the node that was found at a path is an array. In v2, the name of the document decides. A v3 document that
+/// cannot be read does not count as an array.
 fn is_array(store: &dyn Store, path: &str, format: ZarrFormat, found: &Result<Option<FoundNode>>) -> Result<bool> {
     match found {
         Ok(found) => Ok(found.as_ref().is_some_and(|found| found.documents.is_array())),

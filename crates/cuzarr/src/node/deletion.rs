@@ -1,4 +1,4 @@
-//! Deleting nodes and chunks. The steps are ordered so that a killed process does no harm.
+//! Deletes arrays, groups and chunks. The steps are ordered so that a killed process does no harm.
 //!
 //! A store deletes one value after another, so a killed process leaves some of them. What readers then see depends on
 //! the order. Four rules ensure that old data are either complete or gone:
@@ -25,14 +25,15 @@ use crate::meta::{ArrayMetadata, EntryChange, ZarrFormat};
 use crate::run::Engine;
 use crate::store::{Store, StoreExt, join_key, validate_key};
 
-/// Name of the object, beside an array, that records the progress of unfinished work on it.
+/// Name of the object that records how far an interrupted operation on an array has come, stored beside the array's
+/// metadata.
 pub const CHECKPOINT: &str = ".cuzarr-work.json";
 /// Name of the object that recorded the progress of copies before release 0.1.0.
 pub const OLD_COPY_CHECKPOINT: &str = ".cuzarr-copy.json";
 
-/// The documents that are deleted first when a node is deleted, in three batches. Attributes go after `.zarray`,
-/// because an array that lost its attributes is another array. They go before `.zgroup`, because a group that is
-/// created later would inherit them.
+/// Names of the objects that are deleted first when an array or group is deleted, in three batches. Attributes go after
+/// `.zarray`, because an array that lost its attributes is another array. They go before `.zgroup`, because a group
+/// that is created later would inherit them.
 const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_JSON, ZARRAY], &[ZATTRS], &[ZGROUP]];
 
 /// Up to this many chunks are deleted without asking whether they exist. If there are more, the stored chunks are
@@ -143,7 +144,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         .with_hint("unless another program is creating it, delete what is left there with overwrite"))
 }
 
-/// Returns the key of one of the array's first chunks, if one is stored.
+/// Returns the key of one stored chunk, if any of the first chunks of the array's grid is stored.
 fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts: &[u64]) -> Result<Option<String>> {
     let grid: Bounds = counts.iter().map(|&count| (0, count)).collect();
     let encoding = metadata.chunk_key_encoding();
@@ -153,7 +154,7 @@ fn any_of_first(store: &dyn Store, path: &str, metadata: &ArrayMetadata, counts:
     Ok(keys.into_iter().zip(is_there).find_map(|(key, is_there)| is_there.then_some(key)))
 }
 
-/// The chunks of an array inside the shape `within` but outside the shape `kept`.
+/// The chunks of an array that lie inside the shape `within` and outside the shape `kept`, for example after a resize.
 pub(super) struct ChunksOutside<'a> {
     pub path: &'a str,
     pub metadata: &'a ArrayMetadata,
@@ -161,8 +162,8 @@ pub(super) struct ChunksOutside<'a> {
     pub kept: &'a [u64],
 }
 
-/// Returns the keys of the chunks in this part of an array. Some of them may not be stored, unless the store cannot
-/// delete.
+/// Returns the keys of those chunks of an array that lie inside the shape `within` and outside the shape `kept`. Some
+/// of them may not be stored, unless the store cannot delete.
 fn keys_of(store: &dyn Store, chunks: &ChunksOutside<'_>) -> Result<Vec<String>> {
     let ChunksOutside { path, metadata, .. } = *chunks;
     let grid = metadata.chunk_grid();
@@ -199,7 +200,7 @@ pub(super) fn refuse_undeletable(store: &dyn Store, removed: &ChunksOutside<'_>)
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes these chunks of several arrays, as one batch.
+/// Deletes the chunks outside the kept shapes of several arrays, as one batch.
 ///
 /// # Errors
 /// What the store reports.
@@ -244,7 +245,7 @@ fn volume(bounds: &[(u64, u64)]) -> u64 {
     bounds.iter().fold(1u64, |all, (start, end)| all.saturating_mul(end - start))
 }
 
-/// The grid coordinates of chunk number `linear`, in C order, of a box.
+/// Returns the grid coordinates of the chunk that has number `linear` in a box of chunks, in C order.
 fn unravel(mut linear: u64, bounds: &[(u64, u64)]) -> Vec<u64> {
     let mut chunk = vec![0; bounds.len()];
     for (at, (start, end)) in chunk.iter_mut().zip(bounds).rev() {

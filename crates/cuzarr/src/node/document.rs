@@ -1,4 +1,5 @@
-//! Changes of stored metadata. Arrays, groups, creation and deletion change documents here and nowhere else.
+//! Changes the stored metadata documents of arrays and groups. Arrays, groups, creation and deletion change documents
+//! here and nowhere else.
 //!
 //! A change reads the *stored* document, modifies it and writes it. It never uses what a handle remembers. Three things
 //! keep two changes from mixing:
@@ -45,11 +46,11 @@ use crate::meta::node;
 use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, Condition, Payload, ReadRequest, Store, StoreExt};
 
-/// The right to change the metadata documents of one node. Until it is dropped, other changes of the node wait: those
+/// A lock on the metadata documents of one array or group. Until it is dropped, other changes of the node wait: those
 /// of this process, and, if the store has locks, those of other processes.
 pub struct NodeLock(NodeLocks);
 
-/// The right to change the metadata documents of several nodes of one store, until it is dropped.
+/// A lock on the metadata documents of several arrays and groups of one store, until it is dropped.
 pub(super) struct NodeLocks {
     store: Arc<dyn Store>,
     nodes: Vec<NodePlace>,
@@ -68,12 +69,12 @@ pub(super) struct NodePlace {
 #[derive(Clone, Debug)]
 pub struct StoredNode {
     documents: NodeDocuments,
-    /// For each document, the condition under which the store may replace it.
+    /// By name of the document, the condition under which the store may replace it.
     conditions: BTreeMap<&'static str, Condition>,
 }
 
 impl StoredNode {
-    /// The documents that were read.
+    /// The metadata documents that were read from the store.
     pub fn documents(&self) -> &NodeDocuments {
         &self.documents
     }
@@ -110,7 +111,7 @@ impl NodeLock {
         NodeLocks::take(store, vec![node], true, cancellation).map(NodeLock)
     }
 
-    /// Reads the node's stored documents.
+    /// Reads the metadata documents of the locked node from the store.
     ///
     /// # Errors
     /// `ArrayNotFound` or `GroupNotFound` when the node is gone; `MetadataInvalid`; what the store reports.
@@ -121,9 +122,9 @@ impl NodeLock {
             .ok_or_else(|| documents::not_found(ErrorKind::NodeNotFound, &*self.0.store, self.path()))
     }
 
-    /// Stores those documents that differ from the stored ones, with `indent` spaces per level, and then updates the
-    /// consolidated metadata above. Returns false if another writer has changed a document since it was read. Then that
-    /// document is not written.
+    /// Stores the metadata documents that differ from those in the store, with `indent` spaces per level, and then
+    /// updates the consolidated metadata above. Returns false if another writer has changed a document since it was
+    /// read. Then that document is not written.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
@@ -132,8 +133,8 @@ impl NodeLock {
         self.0.replace(&[change], indent)?.pop().unwrap_or(Ok(false))
     }
 
-    /// Changes the node's stored documents. If another writer is faster, `change` is called again with the new
-    /// documents.
+    /// Changes the stored metadata documents of the locked node with the caller's function. If another writer is
+    /// faster, `change` is called again with the new documents.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`], [`NodeLock::replace`] and `change`; `StoreFailed` when other writers do not stop.
@@ -159,7 +160,7 @@ impl NodeLock {
     }
 }
 
-/// New documents for one of the locked nodes.
+/// New metadata documents for one of the locked nodes.
 pub(super) struct NodeChange<'a> {
     /// The number of the node among the locked nodes.
     pub number: usize,
@@ -168,8 +169,8 @@ pub(super) struct NodeChange<'a> {
 }
 
 impl NodeLocks {
-    /// Waits for the locks of nodes, whose paths must be sorted. With `owns_chunks`, no other caller changes the shape
-    /// of these arrays.
+    /// Waits for the locks of several nodes of one store, whose paths must be sorted. With `owns_chunks`, no other
+    /// caller changes the shape of these arrays.
     ///
     /// # Errors
     /// `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.
@@ -184,7 +185,7 @@ impl NodeLocks {
         Ok(NodeLocks { store, nodes, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// Reads the stored documents of the nodes with these numbers, as one batch.
+    /// Reads the metadata documents of those locked nodes that have these numbers, as one batch.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`].
@@ -223,8 +224,8 @@ impl NodeLocks {
         nodes().map(parse).collect()
     }
 
-    /// Stores those documents that differ from the stored ones, then updates the consolidated metadata above. Says for
-    /// each change whether it was stored, as [`NodeLock::replace`] does.
+    /// Stores the metadata documents that differ from those in the store, then updates the consolidated metadata above.
+    /// Says for each change whether it was stored, as [`NodeLock::replace`] does.
     ///
     /// # Errors
     /// What the store reports about consolidated copies.
@@ -247,7 +248,7 @@ impl NodeLocks {
         Ok(stored)
     }
 
-    /// Stores those documents of one node that differ from the stored ones.
+    /// Stores the metadata documents of one node that differ from those in the store.
     fn put(&self, change: &NodeChange<'_>, indent: Option<usize>) -> Result<bool> {
         let (node, old) = (&self.nodes[change.number], change.stored.documents.documents(indent));
         for (name, bytes) in change.documents.documents(indent) {

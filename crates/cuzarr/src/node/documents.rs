@@ -41,7 +41,7 @@ pub enum Consolidation {
 }
 
 impl Consolidation {
-    /// The name of the v2 document with consolidated metadata that is to be read, if any.
+    /// Name of the v2 document from which consolidated metadata is read; `None` if it is not read.
     fn document(&self) -> Option<&str> {
         match self {
             Consolidation::WhenPresent | Consolidation::Required => Some(ZMETADATA),
@@ -51,23 +51,23 @@ impl Consolidation {
     }
 }
 
-/// Options of a search for the metadata of nodes.
+/// Options for finding arrays and groups: format, kind, and use of consolidated metadata.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// Find only documents of this format.
+    /// The Zarr format of the nodes to find; `None` finds nodes of any format.
     pub format: Option<ZarrFormat>,
     /// Find only documents of arrays (`true`) or of groups (`false`). In v3, both have the same name, so both are
     /// found.
     pub arrays: Option<bool>,
-    /// Whether consolidated metadata of groups is used.
+    /// Whether nodes are looked up in the consolidated metadata of groups.
     pub consolidation: Consolidation,
-    /// Maximum size of a document in bytes.
+    /// Maximum size of a metadata document in bytes; a larger one is an error.
     pub max_bytes: u64,
     /// Stops a search that reads many nodes, between two batches.
     pub cancellation: CancellationToken,
 }
 
-/// Finds any node, with documents up to the size `metadata_max_bytes` of the configuration.
+/// The default search finds arrays and groups of any format, with documents up to the configured `metadata_max_bytes`.
 impl Default for Lookup {
     fn default() -> Self {
         Lookup {
@@ -83,11 +83,11 @@ impl Default for Lookup {
 /// The metadata documents that were found at a path.
 #[derive(Clone, Debug)]
 pub struct FoundNode {
-    /// The node's own documents.
+    /// The metadata documents of the node itself.
     pub documents: NodeDocuments,
     /// The consolidated metadata of the node, if the search used it.
     pub consolidated: Option<Consolidated>,
-    /// Warnings about the documents that were found.
+    /// Warnings about the node's metadata documents.
     pub warnings: Vec<String>,
 }
 
@@ -123,13 +123,13 @@ pub(super) fn not_consolidated(store: &dyn Store, path: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_hint("consolidate it first")
 }
 
-/// The metadata of a node that was found, and warnings about it.
+/// The metadata of an array or group that was found in a store, and warnings about its documents.
 pub(super) struct Found {
     pub metadata: NodeMetadata,
     pub warnings: Vec<String>,
 }
 
-/// How errors name a node in their trail.
+/// Text with the store and the path, by which the trail of an error names a node.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
@@ -158,7 +158,7 @@ pub(super) fn find(
     Ok(Some(Found { metadata, warnings }))
 }
 
-/// Reads the documents at a path, and collects warnings about them.
+/// Reads the metadata documents of the node at a path, and collects warnings about them.
 fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDocuments, Vec<String>)>> {
     let names = document_names(lookup.format, lookup.arrays);
     let values = read(store, [path], &names, lookup.max_bytes);
@@ -256,7 +256,7 @@ fn read<'a>(
     values.into_iter().map(|value| value.map_err(with_limit_hint)).collect()
 }
 
-/// The stored bytes of each metadata document at one path, if it exists.
+/// The metadata documents that are stored at one path, as bytes.
 #[derive(Default)]
 struct StoredDocument {
     zarr_json: Option<Vec<u8>>,
@@ -310,7 +310,7 @@ impl StoredDocument {
     }
 }
 
-/// Reads the metadata of an array. `ArrayNotFound` if there is no node, or a group.
+/// Reads the metadata of the array at a path. `ArrayNotFound` if there is no node, or a group.
 pub(super) fn find_array(
     store: &dyn Store,
     path: &str,

@@ -152,8 +152,8 @@ impl Group {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Whether members are opened from the consolidated metadata alone, without reading their documents. In a writable
-    /// store, the copy only gives their names.
+    /// Whether arrays and groups below are opened from the consolidated metadata alone, without reading their own
+    /// documents. In a writable store, the copy only gives their names.
     fn trusts_copy(&self) -> bool {
         self.store.capabilities().read_only && !self.reads_documents
     }
@@ -398,7 +398,7 @@ impl Group {
         Ok(members)
     }
 
-    /// Makes the node at a relative path from metadata that was already read.
+    /// Makes the array or group at a path below this group from metadata that was already read.
     fn member(&self, path: &str, metadata: NodeMetadata) -> Result<Node> {
         let (store, path) = (Arc::clone(&self.store), join_key(&self.path, path));
         Ok(match metadata {
@@ -413,8 +413,7 @@ impl Group {
         })
     }
 
-    /// Notes in an array that its metadata came from this group's consolidated metadata, if members are opened from
-    /// that.
+    /// Marks an array as opened from consolidated metadata, if this group opens its members from it.
     fn trusted(&self, array: Array) -> Array {
         if self.consolidated().is_some() { array.trusting_consolidated() } else { array }
     }
@@ -586,7 +585,7 @@ pub fn consolidate(
     Ok((documents, found))
 }
 
-/// The format of the group at `path`, whose metadata is to be consolidated.
+/// Returns the format of the group at `path`, whose consolidated metadata will be written.
 fn gather_format(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<ZarrFormat> {
     let lookup = Lookup { arrays: Some(false), consolidation: Consolidation::Never, ..lookup.clone() };
     let found = documents::find_documents(store, path, &lookup)?.filter(|found| found.documents.is_group());

@@ -1,4 +1,4 @@
-//! Many nodes at once: visiting, reading and creating them.
+//! Visits, reads and creates many arrays and groups by one call.
 
 use super::creation::NewNodes;
 use super::documents::{self, Consolidation, FoundNode, Lookup, each};
@@ -69,7 +69,7 @@ pub fn walk_documents(
     Ok(found)
 }
 
-/// Sorts items by the segments of their paths, so that each group is directly followed by its members.
+/// Sorts items by the path of their array or group, so that each group is directly followed by its members.
 fn sort<T>(items: &mut [T], path: impl Fn(&T) -> &String) {
     items.sort_by(|a, b| path(a).split('/').cmp(path(b).split('/')));
 }

@@ -1,4 +1,4 @@
-//! Locks of nodes, and the pauses of those who wait for them.
+//! Locks on arrays and groups while their metadata changes, and the pauses of callers that wait for a lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -21,14 +21,15 @@ const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum time to wait until another client releases a lock on a server.
 const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The locks of documents that are to be changed: those in the store, and those in this process. They are released in
+/// Locks on the metadata documents of some nodes: those of the store and those of this process. They are released in
 /// this order.
 pub(super) struct HeldDocuments {
     _locks: StoreLocks,
     _turn: Turn,
 }
 
-/// Locks on nodes that a store gave. A server is asked to release all of them at once.
+/// The locks on nodes that the store has granted, as against those of this process. A server is asked to release all of
+/// them at once.
 struct StoreLocks {
     locks: Vec<Lock>,
     is_far: bool,
@@ -107,7 +108,7 @@ pub(super) fn pause(attempt: u32, cancellation: &CancellationToken) -> Result<()
     cancellation.check()
 }
 
-/// The error of a change if other writers were faster at every attempt.
+/// The error of a metadata change for which other writers were faster at every attempt.
 pub(super) fn outrun(store: &dyn Store, path: &str) -> Error {
     let message =
         format!("{store}: the metadata of '/{path}' was changed by other writers at each of {MOST_ATTEMPTS} attempts");

@@ -24,7 +24,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether this mode opens an existing node.
+    /// Whether this mode opens a node that exists.
     pub(super) fn may_open(self) -> bool {
         matches!(self, Mode::Read | Mode::ReadWrite | Mode::OpenOrCreate)
     }

@@ -1,4 +1,4 @@
-//! Paths of nodes.
+//! Paths of arrays and groups in a store.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::validate_prefix;
@@ -26,7 +26,7 @@ pub fn normalize_path(path: &str) -> Result<String> {
     }
 }
 
-/// The paths of the groups above a node, the root first.
+/// The paths of all groups above the node at `path`, the root first.
 pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let root = (!path.is_empty()).then_some("");
     root.into_iter().chain(path.match_indices('/').map(|(end, _)| &path[..end]))

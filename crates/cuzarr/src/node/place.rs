@@ -1,4 +1,4 @@
-//! A check that a source and a target do not overlap.
+//! Checks that the source and the target of a copy do not overlap.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Changes of shapes. The shapes of many arrays of a store change together, in as many rounds of requests as one shape.
+//! Changes the shapes of arrays. The shapes of many arrays of a store change together, in as many rounds of requests as
+//! one shape.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub struct ArrayResize<'a> {
 }
 
 impl<'a> ArrayResize<'a> {
-    /// Gives the array the shape `shape`.
+    /// Makes the resize of one array to the shape `shape`, as an item for `resize_all`.
     pub fn new(array: &'a mut Array, shape: impl Into<Vec<u64>>) -> ArrayResize<'a> {
         ArrayResize { array, shape: shape.into() }
     }
@@ -142,7 +143,8 @@ struct Change {
     path: String,
     stored: StoredNode,
     old: ArrayMetadata,
-    /// The array's metadata with the new shape. The grid covers the old shape, too: a rectilinear grid only grows.
+    /// The array's metadata with the new shape instead of the old one. The grid covers the old shape, too: a
+    /// rectilinear grid only grows.
     new: ArrayMetadata,
 }
 
@@ -155,19 +157,19 @@ impl Change {
         NodeChange { number: self.number, stored: &self.stored, documents }
     }
 
-    /// The chunks that only the new shape has.
+    /// The chunks that lie in the new shape and not in the old shape.
     fn added(&self) -> ChunksOutside<'_> {
         ChunksOutside { path: &self.path, metadata: &self.new, within: self.new.shape(), kept: self.old.shape() }
     }
 
-    /// The chunks that only the old shape has.
+    /// The chunks that lie in the old shape and not in the new shape.
     fn removed(&self) -> ChunksOutside<'_> {
         ChunksOutside { path: &self.path, metadata: &self.new, within: self.old.shape(), kept: self.new.shape() }
     }
 }
 
-/// Reads the documents of the arrays with these numbers, and computes how each changes. The arrays get the stored
-/// metadata.
+/// Reads the metadata documents of those arrays of the call that have these numbers, and computes how each changes. The
+/// arrays get the stored metadata.
 fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers: &[usize]) -> Result<Vec<Change>> {
     let stored = locks.read(numbers)?.into_iter();
     let change = |(&number, stored): (&usize, StoredNode)| {
@@ -270,7 +272,7 @@ mod tests {
         resize_all(&mut resizes.collect::<Vec<_>>())
     }
 
-    /// The shapes in the consolidated metadata of the root, and those in the documents.
+    /// The shapes of the test arrays: in the consolidated metadata of the root, and in the arrays' own documents.
     fn shapes(store: &Arc<dyn Store>) -> [Vec<u64>; 2] {
         let copied = |name: &&str| {
             let consolidation = Consolidation::Required;

@@ -1,4 +1,4 @@
-//! Streams of regions, for arrays that are larger than memory.
+//! Reads and writes arrays that are larger than memory, one region after another.
 
 use std::sync::mpsc::channel;
 

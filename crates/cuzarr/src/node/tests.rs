@@ -432,7 +432,7 @@ fn arrays_say_their_chunks_and_shards() {
     assert_eq!((plain.chunk_shape().unwrap(), plain.shard_shape().unwrap()), (vec![3], None));
 }
 
-/// Makes a group with consolidated metadata and the array `t` of 4 elements.
+/// Makes a group with consolidated metadata and, in the group `deep`, the array `t` of 4 elements.
 fn consolidated_group(store: &Arc<dyn Store>, format: ZarrFormat) -> Group {
     let root = Group::create(Arc::clone(store), "", format, Map::new(), false, options()).unwrap();
     let metadata = if format == ZarrFormat::V3 { array_v3(&[4], &[2]) } else { array_v2(&[4], &[2]) };
@@ -441,7 +441,7 @@ fn consolidated_group(store: &Arc<dyn Store>, format: ZarrFormat) -> Group {
     consolidate_metadata(Arc::clone(store), "", None, options()).unwrap()
 }
 
-/// The shape and attributes that each consolidated copy gives for `deep/t`.
+/// The shape and attributes of the array `deep/t` in the consolidated metadata of the root and of `deep`.
 fn said(store: &Arc<dyn Store>) -> Vec<(Vec<u64>, Map<String, Value>)> {
     let said = |group: &str, path: &str| {
         let read_only: Arc<dyn Store> = Arc::new(ReadOnly::new(Arc::clone(store)));

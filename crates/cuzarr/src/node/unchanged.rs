@@ -64,8 +64,8 @@ fn parsed(name: &'static str, bytes: Option<Vec<u8>>) -> Result<Option<NodeMetad
     NodeDocuments::parse(&documents)?.map(|documents| documents.check()).transpose().at(|| name)
 }
 
-/// The first difference between the metadata of a handle and the stored one that changes the array's elements, with the
-/// kind of its error.
+/// Returns the first difference between a handle's metadata and the stored metadata that changes elements, with its
+/// error kind.
 fn change(own: &ArrayMetadata, stored: Option<&NodeMetadata>) -> Option<(ErrorKind, String)> {
     let Some(NodeMetadata::Array(stored)) = stored else {
         let what = if stored.is_some() { "a group took its place" } else { "it was deleted" };

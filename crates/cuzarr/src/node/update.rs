@@ -10,8 +10,8 @@ use crate::error::{Result, ResultExt};
 use crate::plan::Selection;
 use crate::run::Turn;
 
-/// The right to write to the stored objects of a selection, until it is dropped. Other writes of this process to these
-/// objects wait, even through another [`Array`] of the same array.
+/// A lock on the stored objects of a selection, to read, change and write its elements, until it is dropped. Other
+/// writes of this process to these objects wait, even through another [`Array`] of the same array.
 pub struct Update {
     array: Array,
     selection: Selection,

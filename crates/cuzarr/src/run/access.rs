@@ -1,4 +1,5 @@
-//! Access to an array: its chain bound to a device, and the description that plans need.
+//! An array that is ready for reads and writes on one device: its codec chain bound to the device, and its description
+//! for plans.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -26,11 +27,12 @@ pub struct Access {
     indexes: Indexes,
     /// How the array's chunks are named in the chunk cache, if the cache keeps any.
     cached_as: OnceLock<CachedAs>,
-    /// This array bound to the host, for small reads into another device's memory. It does not convert elements.
+    /// Access to this array's chunks from the host, for small reads into another device's memory. It does not convert
+    /// elements.
     host: OnceLock<Arc<Access>>,
 }
 
-/// The part of their names in the chunk cache that all chunks of an array share.
+/// The part that all chunks of one array share in their chunk-cache keys: the store, and how chunks are coded.
 #[derive(Clone)]
 pub(crate) struct CachedAs {
     /// The identity of the store that holds the chunks.
@@ -39,37 +41,39 @@ pub(crate) struct CachedAs {
     pub(crate) coding: Arc<str>,
 }
 
-/// The facts about the result of a read on which its placement depends.
+/// Facts about the result of a read, from which the engine chooses whether the host or the device decodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ReadResult {
     /// Size of the result in bytes, if it is contiguous in C order and has its own memory.
     pub(crate) contiguous_bytes: Option<usize>,
-    /// Whether regions are completed in order, and each is handed to the caller.
+    /// Whether the read completes one region of the result after another, and hands each to the caller.
     pub(crate) in_turn: bool,
 }
 
-/// An array's codecs, bound to a device, from which layouts for objects of any shape are made.
+/// One array's codec chain, bound to a device; it makes the chunk layouts of stored objects of any shape.
 struct Binding {
     device: Device,
     /// The type to which elements are converted when they are read.
     cast: Option<DType>,
     /// The codec chain for objects of the array's chunk shape: in a rectilinear grid, of the largest chunk.
     chain: Arc<Chain>,
-    /// For an array whose objects differ in shape: its metadata, and the layouts that were made for the other shapes.
+    /// For an array whose chunks or shards differ in shape: its metadata, and the layouts that were made for the other
+    /// shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
-/// Uncompressed chunks are read whole for the chunk cache if they have at most its size divided by this.
+/// To be kept in the chunk cache, uncompressed chunks are read whole if they have at most the cache's size divided by
+/// this.
 const WHOLE_SHARE: u64 = 8;
 
-/// Chunk layouts, by the shape of the object.
+/// The chunk layouts that were made for one array, keyed by the shape of the stored object (chunk or shard).
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
 /// Maximum number of layouts that an array keeps, for objects of different shapes.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
-    /// Makes the chunk layout of objects with the codecs `chain`.
+    /// Makes the layout of chunks or shards that the codecs `chain` encode.
     fn layout(&self, chain: &Arc<Chain>) -> Result<ChunkLayout> {
         let leaf = chain.leaf();
         let program = if leaf.is_variable() { None } else { Some(leaf.bind(self.device)?) };
@@ -81,7 +85,8 @@ impl Binding {
         Ok(ChunkLayout::new(levels(chain), packed, Arc::clone(chain), program.map(Arc::new)))
     }
 
-    /// Returns the chunk layout of objects of this shape. It is made when it is first needed.
+    /// Returns the chunk layout of stored objects (chunks or shards) of the shape `shape`. It is made when it is first
+    /// needed.
     fn layout_of(&self, shape: &[u64]) -> Result<Arc<ChunkLayout>> {
         let Some((metadata, made)) = &self.uneven else { return self.layout(&self.chain).map(Arc::new) };
         let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +101,8 @@ impl Binding {
         Ok(Arc::clone(made.entry(shape.to_vec()).or_insert(layout)))
     }
 
-    /// Describes the array for plans, with the layouts of this binding. The array has the grid of `like`.
+    /// Makes the array's description for plans, with chunk layouts for the device and element type of this binding. The
+    /// array has the grid of `like`.
     fn source(self: &Arc<Self>, like: &Source) -> Result<Source> {
         let source = Source::new(like.shape.clone(), Arc::clone(&like.key), Arc::new(self.layout(&self.chain)?));
         Ok(self.with_grid(source))
@@ -143,7 +149,7 @@ impl Access {
         })
     }
 
-    /// Returns access to the same chunks as part of an array of another shape, under other keys.
+    /// Returns access to an array of another shape and with other keys, whose chunks have the same codecs and layouts.
     #[must_use]
     pub fn with_chunks(&self, shape: Vec<u64>, key: KeyOf) -> Access {
         let source = self.source.with_chunks(shape, key);
@@ -178,7 +184,7 @@ impl Access {
         })
     }
 
-    /// Returns this array bound to the host, for small reads.
+    /// Returns access to this array's chunks from the host, for small reads into another device's memory.
     ///
     /// # Errors
     /// Those of [`Access::new`] and [`Access::reading_as`].
@@ -207,7 +213,7 @@ impl Access {
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
-    /// The device in whose memory results are made.
+    /// The device that this access is bound to, in whose memory results of reads are made.
     pub fn device(&self) -> Device {
         self.binding.device
     }
@@ -222,7 +228,7 @@ impl Access {
         &self.binding.chain
     }
 
-    /// The description of the array for plans.
+    /// The array's description, from which plans of reads and writes are made: shape, chunk keys and chunk layouts.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
@@ -237,7 +243,7 @@ impl Access {
         self.dtype
     }
 
-    /// Chooses the placement of the read that `plan` describes, into memory of the access's device.
+    /// Chooses where the chunks of a read are decoded, on the host or by kernels, for a result on the access's device.
     pub(crate) fn place_read(
         &self,
         store: &dyn Store,
@@ -260,7 +266,7 @@ impl Access {
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
-    /// Chooses the placement of the write that `plan` describes, from memory of `device`.
+    /// Chooses where the chunks of a write are encoded, on the host or by kernels, for elements in memory of `device`.
     pub(crate) fn place_write(
         &self,
         store: &dyn Store,
@@ -288,7 +294,7 @@ impl Access {
         WritePlacement::new(self.source.layout().program.as_deref(), &given)
     }
 
-    /// Allows reads to keep decoded chunks in the chunk cache, if their options say so too.
+    /// Allows the chunk cache to keep decoded chunks of this array, for reads whose options allow that too.
     pub(crate) fn allow_cache(&self, metadata: &ArrayMetadata, store: &dyn Store) {
         self.cached_as.get_or_init(|| {
             let (dtype, grid, codecs) = (metadata.data_type(), metadata.chunk_grid(), metadata.codecs());
@@ -306,7 +312,7 @@ impl Access {
         self.cached_as.get().filter(|_| options.chunk_cache && pays)
     }
 
-    /// The limits for plans of reads from a store.
+    /// Returns the size limits for plans of reads from `store`, such as the largest request.
     pub(crate) fn plan_options(&self, store: &dyn Store, options: &Options) -> PlanOptions {
         let limits = options.plan(&store.capabilities());
         let cached = self.cached_as(store, options);

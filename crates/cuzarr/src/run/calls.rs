@@ -222,9 +222,9 @@ pub struct EngineWrite<'a> {
     pub store: &'a Arc<dyn Store>,
     /// The array's name in errors, if the call writes to several arrays.
     pub name: Option<&'a str>,
-    /// The part of the array that is written.
+    /// The elements of the array that are overwritten.
     pub selection: &'a Selection,
-    /// The elements to write. Their shape is broadcast to the selection's.
+    /// The elements that are written to the array. Their shape is broadcast to the selection's.
     pub value: &'a Value,
 }
 
@@ -263,8 +263,8 @@ impl<T> AtArray<T> for Result<T> {
     }
 }
 
-/// Whether [`Engine::read_in_turn`] works for reads from this store to this device. It does not work if frames come in
-/// the device's memory: those are checked last, and their elements may be placed again.
+/// Whether reads from this store to this device can complete regions in order, as [`Engine::read_in_turn`] does. It
+/// does not work if frames come in the device's memory: those are checked last, and their elements may be placed again.
 pub(crate) fn reads_in_turn(store: &dyn Store, device: Device) -> bool {
     device != Device::Cpu && !store.is_on(device)
 }

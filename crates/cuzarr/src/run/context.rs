@@ -16,13 +16,13 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
-/// Maximum number of writes to far stores that are on their way at the same time, over all calls.
+/// Maximum number of writes over a network that are in flight at the same time, over all calls of the process.
 pub(crate) const FAR_WRITES: usize = 64;
 
-/// The hint for a shard that was replaced while it was read.
+/// Hint in the error message if another writer replaced a shard while it was read.
 const READ_AGAIN: &str = "read again";
 
-/// Maximum number of failures that a call keeps beside the first one.
+/// Maximum number of errors that are attached to the first error of a call.
 const OTHER_FAILURES: usize = 15;
 
 /// Everything that the threads of one read or write share: stores, threads, memory budget and failures.
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) stores: Vec<CallStore>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) pool: Threads,
-    /// The jobs of this call that wait for the threads of `pool`.
+    /// The queue of this call's jobs that wait for worker threads.
     pub(crate) jobs: Jobs,
     /// Threads that do nothing but wait for writes to far stores.
     pub(crate) senders: Threads,
@@ -52,7 +52,7 @@ pub(crate) struct Context {
 /// so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
-    /// Shards that stay open after their index was read. Their chunks must come from the same version.
+    /// Shards that this call keeps open after it has read their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
     /// Objects that were read whole, and are read from here instead of from the store.
     held: OnceLock<HeldValues>,
@@ -63,7 +63,8 @@ impl CallStore {
         CallStore { store, shards, held: OnceLock::new() }
     }
 
-    /// Holds objects in memory until the call ends. The call does not ask the store for them again.
+    /// Keeps whole stored objects in memory, from which the call then reads instead of the store, until it ends. The
+    /// call does not ask the store for them again.
     pub(crate) fn hold(&self, values: impl IntoIterator<Item = (String, Option<Vec<u8>>)>) {
         // A call holds objects only once, so this never fails.
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
@@ -80,7 +81,7 @@ impl CallStore {
     }
 }
 
-/// One array to which a call writes, with the call.
+/// One array to which a call writes, together with the call's shared context.
 #[derive(Clone)]
 pub(crate) struct CallArray {
     pub(crate) call: Arc<Context>,
@@ -91,17 +92,17 @@ pub(crate) struct CallArray {
 }
 
 impl CallArray {
-    /// The store of the array.
+    /// The store to which this call writes the array.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.call.of(self.number).store
     }
 
-    /// Whether the store is far away.
+    /// Whether requests to the array's store take long, as over a network.
     pub(crate) fn is_far(&self) -> bool {
         self.call.of(self.number).is_far()
     }
 
-    /// Ends the call because of a failure of this array.
+    /// Ends the call with an error about this array.
     pub(crate) fn fail(&self, error: Error) {
         self.call.fail(match &self.name {
             Some(name) => error.at(&**name),
@@ -118,7 +119,7 @@ pub(crate) struct Failures {
 }
 
 impl Context {
-    /// The threads that the call lends to stores for reads. They share a new turn of the pool.
+    /// The worker threads that the call lends to stores for its reads. They share a new turn of the pool.
     pub(crate) fn workers(&self) -> Share {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
@@ -151,7 +152,7 @@ impl Context {
         }
     }
 
-    /// Whether any store of the call is far away.
+    /// Whether requests to any store of the call take long, as over a network.
     pub(crate) fn is_far(&self) -> bool {
         self.stores.iter().any(CallStore::is_far)
     }
@@ -183,7 +184,8 @@ impl Context {
         self.cancellation.check()
     }
 
-    /// Checks that an object that was opened has the wanted version. Without a wanted version, any is accepted.
+    /// Checks that a shard that was opened still has the version with which its index was read. Without a wanted
+    /// version, any is accepted.
     ///
     /// # Errors
     /// `StoreFailed` when it was replaced since then.
@@ -195,7 +197,7 @@ impl Context {
         Err(Error::new(ErrorKind::StoreFailed, message).with_hint(READ_AGAIN))
     }
 
-    /// Whether an error is that of [`Context::check_version`].
+    /// Whether an error says that another writer replaced the shard: the error of [`Context::check_version`].
     pub(crate) fn is_replaced(error: &Error) -> bool {
         error.kind() == ErrorKind::StoreFailed && error.hint() == Some(READ_AGAIN)
     }

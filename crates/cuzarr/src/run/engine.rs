@@ -27,7 +27,8 @@ const MOST_THREADS: usize = 512;
 /// and far fewer than the thousand open files that systems allow a process.
 const OPEN_SHARDS: usize = 128;
 
-/// The engine: threads, scratch memory and budgets. Each process has one, which all calls share.
+/// The engine, which runs all reads and writes: threads, scratch memory and memory budgets. Each process has one, which
+/// all calls share.
 pub struct Engine {
     pool: Threads,
     /// The threads for reads in which the calling thread works too.
@@ -85,7 +86,7 @@ impl Engine {
         self.caches().entry(device).or_insert_with(|| ChunkCache::new(bytes)).clone()
     }
 
-    /// The number of chunks in the chunk cache of a device, and their bytes.
+    /// The number of chunks in the chunk cache of a device, and the size of all of them in bytes.
     pub fn cache_use(&self, device: Device) -> CacheUse {
         self.caches().get(&device).map(ChunkCache::used).unwrap_or_default()
     }
@@ -112,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// Drops the chunks of objects that this process has written or deleted, from the caches of all devices.
+    /// Drops the chunks of stored objects that this process has written or deleted, from the chunk caches of all
+    /// devices.
     pub fn forget<'a>(&self, store: &dyn Store, keys: impl IntoIterator<Item = &'a Key>) {
         self.forget_by(store, |caches, identity| {
             for object in keys.into_iter().map(|key| identity.object(key)) {
@@ -139,7 +141,8 @@ impl Engine {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the context of a call. `stores` has the store of each array.
+    /// Makes the context of a read or write call: its stores, threads, memory budget and counters. `stores` has the
+    /// store of each array.
     pub(crate) fn call(&self, stores: &[&Arc<dyn Store>], device: Device, options: &Options) -> Arc<Context> {
         self.call_by(&self.pool, options.threads, stores, device, options)
     }
@@ -181,8 +184,8 @@ impl Engine {
         })
     }
 
-    /// Waits for the right to write to these objects; earlier writes to them go first. Each item of `objects` is a box
-    /// of one array's stored objects.
+    /// Waits until earlier writes of this process to these stored objects are done, and locks the objects for the
+    /// caller. Each item of `objects` is a box of one array's stored objects.
     ///
     /// # Errors
     /// `Cancelled`
@@ -190,7 +193,8 @@ impl Engine {
         self.turns.take(objects, cancellation)
     }
 
-    /// Waits for the right to change the metadata of these nodes.
+    /// Waits until earlier changes of this process to these nodes' metadata are done, and locks the nodes for the
+    /// caller.
     ///
     /// # Errors
     /// `Cancelled`

@@ -1,4 +1,5 @@
-//! Explanations of reads and writes: the placements that the engine would use, and the counts of the plan.
+//! Explains reads and writes without executing them: where chunks would be decoded or encoded, and the counts of the
+//! plan.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Execution of plans: threads, streams, budgets.
+//! Executes the plans of reads and writes: with threads, CUDA streams and memory budgets.
 //!
 //! **Reading.** The calling thread asks the plan for batches, and launches them while there is memory. On worker
 //! threads, the store fills memory that the batch lends it. The thread that gets the bytes decodes them while they are

@@ -1,4 +1,5 @@
-//! The kernels with which a device decodes chunks of different layouts: the same steps, with other sizes.
+//! The kernels that decode an array's chunks on a device: one set for each chunk layout, with the same steps and other
+//! sizes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +25,8 @@ pub(crate) struct Natives {
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
-    /// Makes the kernels that run after the host has undone `host_passes` passes. `native` has those for the array's
-    /// own layout.
+    /// Makes the kernels that decode chunks of which the host has already undone the last `host_passes` steps of
+    /// encoding. `native` has those for the array's own layout.
     pub(crate) fn new(host_passes: usize, layout: &Arc<ChunkLayout>, native: Arc<Native>) -> Natives {
         Natives { host_passes, usual: (Arc::clone(layout), native), others: Mutex::default() }
     }
@@ -35,12 +36,12 @@ impl Natives {
         &self.usual.1
     }
 
-    /// Number of passes that the host undoes before kernels begin.
+    /// Number of encoding steps that the host undoes before kernels decode the rest.
     pub(crate) fn host_passes(&self) -> usize {
         self.host_passes
     }
 
-    /// Returns the kernels for chunks of a layout; `None` if the device cannot decode them.
+    /// Returns the kernels that decode chunks of this layout; `None` if the device cannot decode them.
     pub(crate) fn of(&self, layout: &Arc<ChunkLayout>) -> Option<Arc<Native>> {
         let (usual, native) = &self.usual;
         if Arc::ptr_eq(usual, layout) {
@@ -56,7 +57,7 @@ impl Natives {
         made
     }
 
-    /// Prepares to decode chunks that lie in `source`, one for each unit.
+    /// Prepares kernels to decode chunks that lie in `source`, one for each item of `units`.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` for a layout that [`Natives::of`] does not know.

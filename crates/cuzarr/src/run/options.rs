@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
 use crate::store::Capabilities;
 
-/// The memory limit is divided by this for shards that one call reads whole, and for the shard indexes that an open
-/// array keeps.
+/// The memory limit divided by this is the limit for shards that one call reads whole, and for an open array's shard
+/// indexes.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
 /// Size of the shard indexes that one call fetches at once, or of the shards that it reads whole instead, in bytes.
@@ -65,11 +65,11 @@ pub struct Options {
     pub chunk_cache_bytes: u64,
     /// Time for which the cache trusts that a far store's objects are unchanged, and that missing objects stay missing.
     pub chunk_cache_max_age: Duration,
-    /// Whether reports list every piece of work with its start and end.
+    /// Whether reports list every single read, copy and kernel launch with its start and end.
     pub trace: bool,
     /// The token with which the caller can stop the call.
     pub cancellation: CancellationToken,
-    /// The sizes of batches, and whether the device must decode.
+    /// Internal settings: the sizes of batches, and whether the device must decode.
     pub(crate) tuning: Tuning,
 }
 
@@ -77,7 +77,7 @@ pub struct Options {
 /// No value changes a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Size of a slab of the staging ring.
+    /// Size of a slab of pinned host memory, through which bytes go to and from the device.
     pub slab_bytes: usize,
     /// Decoded size of one batch for the kernels, enough to use all multiprocessors of a device.
     pub decode_batch_bytes: u64,
@@ -140,7 +140,7 @@ impl Options {
         with_cancellation(cancellation: CancellationToken) = cancellation;
     }
 
-    /// Packed bytes that one batch of a read into memory of `device` should have.
+    /// Target size of one batch of a read into memory of `device`: the decoded bytes of its chunks.
     pub(crate) fn batch_bytes(&self, device: Device) -> u64 {
         let share = (self.memory_limit_bytes / 8).max(256);
         if device == Device::Cpu { share } else { share.min(self.tuning.slab_bytes as u64) }
@@ -151,7 +151,7 @@ impl Options {
         self.strict || self.tuning.force_device
     }
 
-    /// The facts from which the placement of a read of `chunks` chunks to `device` is chosen.
+    /// Collects the facts from which the engine chooses whether `device` or the host decodes a read of `chunks` chunks.
     pub(crate) fn circumstances(&self, device: Device, chunks: u64) -> Circumstances {
         Circumstances {
             // A device that does not report its multiprocessors counts as the measured one.
@@ -168,7 +168,7 @@ impl Options {
         }
     }
 
-    /// Makes the limits for plans of reads from a store with these capabilities.
+    /// Makes the size limits for plans of reads from a store with these capabilities, such as the largest request.
     pub(crate) fn plan(&self, store: &Capabilities) -> PlanOptions {
         let is_near = store.divides_reads && !store.far;
         PlanOptions {

@@ -20,11 +20,11 @@ pub enum Stage {
     Decode,
     /// Copying host memory to device memory.
     Upload,
-    /// Moving packed elements to the result.
+    /// Moving the elements of decoded chunks to their positions in the result.
     Scatter,
     /// Writing fill values for missing chunks.
     Fill,
-    /// Moving elements from the value to packed memory.
+    /// Moving the elements to write from the caller's memory into contiguous chunks.
     Gather,
     /// Copying device memory to host memory.
     Download,
@@ -35,7 +35,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All stages, those of reads first.
+    /// All stages of reads and writes, those of reads first.
     pub const ALL: [Stage; 9] = [
         Stage::Fetch,
         Stage::Decode,
@@ -48,7 +48,7 @@ impl Stage {
         Stage::Flush,
     ];
 
-    /// The name of the stage.
+    /// The stage's name as it appears in reports, such as `fetch`.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Fetch => "fetch",
@@ -71,22 +71,22 @@ pub struct StageReport {
     pub size_bytes: u64,
     /// Seconds that the stage took, summed over all threads or over a device's streams.
     pub seconds: f64,
-    /// Number of reads, chunks, copies or launches.
+    /// Number of reads, chunks, copies or kernel launches in this stage.
     pub count: u64,
     /// Seconds in which at least one thread or stream worked on this stage.
     pub busy_seconds: f64,
 }
 
-/// A piece of work of one stage, such as one read or one launch, with its time.
+/// One read, copy, launch or other step that belongs to a stage, with its begin and end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The stage to which the work belongs.
+    /// The stage to which this step of the call belongs.
     pub stage: Stage,
-    /// When the work began, in nanoseconds from the beginning of the call.
+    /// When the step began, in nanoseconds from the beginning of the call.
     pub start_ns: u64,
-    /// When the work ended, in nanoseconds from the beginning of the call.
+    /// When the step ended, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes that the work produced.
+    /// Bytes that this step of the call produced.
     pub size_bytes: u64,
 }
 
@@ -100,7 +100,8 @@ pub struct Report {
     pub traffic: TrafficCounts,
     /// Number of chunks that came from the chunk cache.
     pub cached_chunks: u64,
-    /// Every piece of work, in the order in which they ended; empty unless the option `trace` is set.
+    /// Every single read, copy and launch of the call, in the order in which they ended; empty unless the option
+    /// `trace` is set.
     pub spans: Vec<Span>,
 }
 
@@ -110,12 +111,12 @@ impl Report {
         self.stages[stage as usize]
     }
 
-    /// The stages that did any work, in order.
+    /// The stages in which the call did any work, those of reads first.
     pub fn stages(&self) -> impl Iterator<Item = (Stage, StageReport)> + '_ {
         Stage::ALL.into_iter().map(|stage| (stage, self.stage(stage))).filter(|(_, report)| report.count > 0)
     }
 
-    /// Makes the report of a traced call from all its pieces of work.
+    /// Makes the report of a traced call from its single reads, copies and launches.
     #[cfg(test)]
     pub(crate) fn of(spans: &[Span]) -> Report {
         let counters = Counters::new(true);
@@ -191,7 +192,7 @@ pub(crate) struct Counters {
     cached_chunks: AtomicU64,
     /// Work that was enqueued on a device and is not known to have ended.
     under_way: Mutex<Timeline>,
-    /// Every piece of work so far, when the call is traced.
+    /// Every single read, copy and launch so far, when the call is traced.
     spans: Option<Mutex<Vec<Span>>>,
 }
 
@@ -203,7 +204,8 @@ struct StageCounter {
     busy: Busy,
 }
 
-/// The intervals of time in which a stage worked. `join` sorts them, and joins those that overlap.
+/// The intervals of time in which at least one thread or stream worked on one stage of the call. `join` sorts them, and
+/// joins those that overlap.
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
@@ -248,7 +250,7 @@ impl Busy {
 /// Events that mark when work on a device begins and ends.
 #[derive(Default)]
 struct Timeline {
-    /// The first event, and its time in nanoseconds from the beginning of the call.
+    /// The first event of the call on the device, and its time in nanoseconds from the beginning of the call.
     origin: Option<(Event, u64)>,
     timed: Vec<Timed>,
 }
@@ -281,7 +283,7 @@ impl Counters {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Counts work that has just ended and took `time`.
+    /// Adds work on the host that has just ended, and that took `time`, to the counters of its stage.
     pub(crate) fn add(&self, stage: Stage, size_bytes: u64, time: Duration) {
         let end_ns = self.elapsed_ns();
         self.add_span(Span { stage, start_ns: end_ns.saturating_sub(time.as_nanos() as u64), end_ns, size_bytes });
@@ -313,7 +315,7 @@ impl Counters {
         result
     }
 
-    /// Runs `work`, and counts the requests that the store begins in it.
+    /// Runs `work`, and counts the requests to servers that it begins.
     pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         self.traffic.watch(work)
     }
@@ -357,7 +359,7 @@ impl Counters {
         timeline.timed.extend(timed);
     }
 
-    /// Counts the work on devices that has ended by now.
+    /// Adds the time of work that devices have finished by now to the counters of its stage.
     ///
     /// # Errors
     /// `DeviceFailed`

@@ -1,5 +1,5 @@
-//! Reads of a batch from a store whose values open like files. Requests for one value open it once. The lent threads
-//! take units of work until none is left.
+//! Reads batches of requests from stores whose values open like files, with several threads. Requests for one value
+//! open it once. The lent threads take units of work until none is left.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const UNIT_REQUESTS: usize = 16;
 /// same size, so units and parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
-/// Opens values of a store, for reads on lent threads.
+/// Opens the values of a store, so that threads which the caller lends can read parts of them.
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
@@ -53,7 +53,7 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
-    /// Number of units whose reads still need the value to be open.
+    /// Number of units, or requests that one thread takes together, that still need the value to be open.
     remaining: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// The requests that one thread takes at a time: some items of a group, given by their position in it.
+/// Requests for one value that a thread takes at a time, given by their positions in the group of the value.
 struct BatchUnit {
     group: usize,
     positions: Range<usize>,
@@ -78,7 +78,7 @@ struct SharedBatch<S: Source> {
     groups: Vec<BatchGroup<S>>,
     units: Vec<BatchUnit>,
     next: AtomicUsize,
-    /// The number of lent threads, among which large reads are divided.
+    /// The number of threads that the caller lends, among which large reads are divided.
     threads: usize,
     helpers: Option<Arc<dyn Workers>>,
 }
@@ -139,7 +139,8 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// Opens the value of a group when the first thread needs it. Other threads that need it wait here.
+    /// Opens the value that a group of requests reads, when the first thread needs it. Other threads that need it wait
+    /// here.
     fn open(&self, group: &BatchGroup<S>, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let mut opening = group.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*opening, Opening::Untried) {
@@ -157,7 +158,7 @@ impl<S: Source> SharedBatch<S> {
         }
     }
 
-    /// Returns a value that the caller keeps open between batches, or opens it now.
+    /// Returns the value that the caller keeps open from earlier batches, or else opens the value now.
     fn open_or_kept(&self, key: &Key) -> Result<Option<Arc<S::Object>>> {
         let Some(kept) = self.sink.open_values() else { return Ok(self.source.open(key)?.map(Arc::new)) };
         if let Some(object) = kept.get(key) {
@@ -166,7 +167,7 @@ impl<S: Source> SharedBatch<S> {
         Ok(self.source.open(key)?.map(|object| kept.keep(key, Arc::new(object))))
     }
 
-    /// Whether the read of an item must fail if the value changes during the read.
+    /// Whether the read of the batch's item `item` must fail if the value changes while it is read.
     fn is_watched(&self, item: usize) -> bool {
         self.batch[item].range == ByteRange::Full || self.sink.open_values().is_some()
     }
@@ -196,8 +197,8 @@ impl<S: Source> SharedBatch<S> {
         self.done(item, unchanged.map(|()| ReadOutcome::Filled(lease)));
     }
 
-    /// Reserves memory for an item, and checks its value's version. If the item's bytes come in device memory, returns
-    /// those bytes instead.
+    /// Reserves memory for the bytes of one item, and reports the version of its value to the sink. If the item's bytes
+    /// come in device memory, returns those bytes instead.
     fn begin(&self, object: &S::Object, item: usize) -> Result<Begun> {
         if let Some(version) = object.version() {
             self.sink.opened(item, version)?;
@@ -225,14 +226,15 @@ impl<S: Source> SharedBatch<S> {
     }
 }
 
-/// How the read of one item begins: the result of [`SharedBatch::begin`].
+/// The memory into which one item is read, or has been read: the result of [`SharedBatch::begin`].
 enum Begun {
     /// The item is read into memory that the sink lent. The number is the offset of its first byte in the value.
     Lent(u64, Box<dyn Lease>),
     OnDevice(Buffer),
 }
 
-/// Ends the items of jobs that threads dropped and never ran. Otherwise a caller would wait for them forever.
+/// Reports an error for the items of jobs that were dropped before any thread ran them. Otherwise a caller would wait
+/// for them forever.
 impl<S: Source> Drop for SharedBatch<S> {
     fn drop(&mut self) {
         let untouched = self.units.get(*self.next.get_mut()..).unwrap_or(&[]);
@@ -244,7 +246,7 @@ impl<S: Source> Drop for SharedBatch<S> {
     }
 }
 
-/// Reserves memory from the sink, and checks that it has the requested size.
+/// Reserves memory for one item from the sink, and checks that it has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
     let lent_bytes = lease.bytes().len();

@@ -220,7 +220,7 @@ impl ReadSink for Collector {
     }
 }
 
-/// A sink that takes the bytes of one item, in memory of a device.
+/// A sink for a single read: it takes the bytes in memory of a device and sends them to the caller.
 struct OneBuffer {
     device: Device,
     sender: Mutex<std::sync::mpsc::Sender<Result<Option<Buffer>>>>,

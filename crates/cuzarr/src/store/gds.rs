@@ -31,7 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// Maximum number of files that stay registered with cuFile.
 const REGISTERED: usize = 128;
 
-/// When cuFile reads and writes values.
+/// Whether cuFile moves values between files and GPU memory: always, never, or if it can do so directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gds {
     /// Use cuFile if the library is installed and drives can write to GPU memory.
@@ -90,8 +90,8 @@ impl GdsStore {
     }
 }
 
-/// The files that are registered with cuFile, so that they can be read again without delay. They stay open, so the
-/// system cannot give their inodes to other files.
+/// The files that are registered with cuFile; reading a registered file again is fast. They stay open, so the system
+/// cannot give their inodes to other files.
 #[derive(Default)]
 struct Files(Mutex<Registered>);
 
@@ -169,7 +169,7 @@ fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}"))
 }
 
-/// Opens values for the reads of one batch.
+/// Opens the values of the store for the reads of one batch.
 struct GdsReader(GdsStore);
 
 /// A value that was opened for reads with cuFile.

@@ -14,7 +14,7 @@ use crate::error::Result;
 pub(crate) struct HeldValues {
     /// The name of the store from which the values came, for error messages.
     name: String,
-    /// The kept values; `None` for keys that do not exist.
+    /// The values that were read whole, by key; `None` for keys that do not exist.
     values: Arc<HashMap<String, Option<Arc<Vec<u8>>>>>,
 }
 
@@ -24,12 +24,13 @@ impl HeldValues {
         HeldValues { name, values: Arc::new(values.collect()) }
     }
 
-    /// Whether all values that a batch needs are kept here. A key that is known not to exist counts, too.
+    /// Whether the values that were read whole include all values that a batch needs. A key that is known not to exist
+    /// counts, too.
     pub(crate) fn have(&self, batch: &[ReadRequest]) -> bool {
         batch.iter().all(|request| self.values.contains_key(&request.key))
     }
 
-    /// Reads a batch from the kept values, like `Store::read`.
+    /// Reads a batch from the values that were read whole, like `Store::read`.
     pub(crate) fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         batch::run(self.clone(), batch, sink, workers);
     }

@@ -16,9 +16,9 @@ use super::Key;
 #[derive(Clone, Debug)]
 pub struct Identity {
     data: Place,
-    /// Where the documents of arrays and groups are, if a split store keeps them apart from `data`.
+    /// The location of the documents of arrays and groups, if a split store keeps them apart from `data`.
     metadata: Option<Place>,
-    /// The text that was given to [`Identity::with_view`]. It is not compared.
+    /// The text that was given to [`Identity::with_view`], such as the name of a branch. It is not compared.
     view: Option<Arc<str>>,
 }
 
@@ -39,7 +39,8 @@ impl Hash for Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     root: IdentityRoot,
-    /// The path of the part of the store, below the root. In the file system it is absolute, with every link resolved.
+    /// The path of this store, or part of a store, below the root. In the file system it is absolute, with every link
+    /// resolved.
     path: PathBuf,
 }
 
@@ -96,7 +97,7 @@ impl Identity {
         Identity { data: self.data, metadata, view: self.view }
     }
 
-    /// Whether keys of chunks mean the same chunks in both stores. Then writers of one must wait for writers of the
+    /// Whether a chunk key means the same stored chunk in both stores. Then writers of one must wait for writers of the
     /// other.
     pub fn has_same_chunks(&self, other: &Identity) -> bool {
         self.data == other.data
@@ -115,7 +116,7 @@ impl Identity {
         Identity { view: Some(view.into()), ..self }
     }
 
-    /// The text of [`Identity::with_view`], or nothing.
+    /// The text that was given to [`Identity::with_view`]; empty if there is none.
     pub(crate) fn view(&self) -> &str {
         self.view.as_deref().unwrap_or("")
     }
@@ -144,7 +145,7 @@ impl Place {
     }
 }
 
-/// The path with all links resolved, as far as it exists.
+/// The absolute path with all symbolic links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let real = path.ancestors().find_map(|above| {

@@ -1,4 +1,4 @@
-//! Rules for valid keys, and how keys are joined.
+//! Rules for valid keys of stores, and functions that join keys.
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -1,4 +1,5 @@
-//! Stores: keys and their bytes. A store knows nothing about codecs. It reads into memory that its caller lends.
+//! Stores: they keep bytes under keys, such as chunks and metadata documents. A store knows nothing about codecs. It
+//! reads into memory that its caller lends.
 //!
 //! # One small trait
 //! [`Store`] has thirteen methods and no defaults. A back end implements all of them, and a layer forwards all of them.
@@ -87,26 +88,26 @@ pub use url::Url;
 pub use version::{OpenLimit, OpenValues, Version};
 pub use zip::{ZipArchive, ZipMode, ZipOptions, ZipStore};
 
-/// Which bytes of a value a request asks for.
+/// The bytes of a value that a request asks for: all, a range, or the last ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
     /// All bytes of the value.
     Full,
     /// `size_bytes` bytes from `offset` on; an error when the value is shorter.
     Span {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the value.
         offset: u64,
-        /// Number of bytes.
+        /// Number of bytes of the value that are read.
         size_bytes: u64,
     },
-    /// All bytes from `offset` on.
+    /// All bytes of the value from `offset` on.
     From {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the value.
         offset: u64,
     },
     /// The last `size_bytes` bytes; all bytes when the value is shorter.
     Suffix {
-        /// Number of bytes.
+        /// Number of bytes at the end of the value that are read.
         size_bytes: u64,
     },
 }
@@ -147,11 +148,12 @@ impl ByteRange {
 pub struct ReadRequest {
     /// The key of the value.
     pub key: String,
-    /// The bytes that are wanted.
+    /// The bytes of the value that are wanted.
     pub range: ByteRange,
 }
 
-/// Copies bytes into lent memory, from byte `at` on. For implementations of [`Lease::write`] whose memory is one piece.
+/// Copies `bytes` into the memory that a reader lent to a store, from byte `at` on. For implementations of
+/// [`Lease::write`] whose memory is one piece.
 ///
 /// # Errors
 /// `StoreFailed` when the bytes end beyond the memory.
@@ -165,7 +167,8 @@ pub(crate) fn write_to(memory: &mut [u8], at: usize, bytes: &[u8]) -> Result<()>
 /// Memory that a reader lends to a store, which fills it with the bytes of one item. It has one owner at a time, so
 /// only one side can access it.
 pub trait Lease: Send {
-    /// The lent memory, which has exactly the reserved size. Its content before the read is unspecified.
+    /// The memory that the reader lends, which has exactly the reserved size. Its content before the read is
+    /// unspecified.
     fn bytes(&mut self) -> &mut [u8];
 
     /// The size of the lent memory in bytes, as it was reserved.
@@ -173,8 +176,8 @@ pub trait Lease: Send {
         self.bytes().len()
     }
 
-    /// Copies bytes into the memory, from byte `at` on. A store whose bytes come in pieces may fill a lease with this
-    /// method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
+    /// Copies `bytes` into the lent memory, from byte `at` on. A store whose bytes come in pieces may fill a lease with
+    /// this method alone, instead of [`Lease::bytes`]. Then memory that consists of several pieces needs no extra copy.
     ///
     /// # Errors
     /// `StoreFailed` when the bytes end beyond the memory.
@@ -182,12 +185,12 @@ pub trait Lease: Send {
         write_to(self.bytes(), at, bytes)
     }
 
-    /// Lets the reader that lent the memory convert the lease back to its own type.
+    /// Converts the lent memory back to the type that the reader lent.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
-    /// Keeps the first `at` bytes, and returns the rest as separate memory. So several threads can fill one item.
-    /// `None` if the memory cannot be divided. The store drops the separate parts before it hands back the first one,
-    /// which then stands for the whole item.
+    /// Splits the lent memory: this keeps the first `at` bytes, and the rest is returned as separate memory. So several
+    /// threads can fill one item. `None` if the memory cannot be divided. The store drops the separate parts before it
+    /// hands back the first one, which then stands for the whole item.
     fn split_off(&mut self, at: usize) -> Option<Box<dyn Lease>> {
         let _ = at;
         None
@@ -215,18 +218,19 @@ pub enum ReadOutcome {
     Missing,
 }
 
-/// Takes what a store reads for a batch: lends memory, and receives the outcome of each item. Its methods are called
-/// from any thread.
+/// Receives the results of a batch of reads: it lends memory to the store, and gets the outcome of each item. Its
+/// methods are called from any thread.
 pub trait ReadSink: Send + Sync {
-    /// Reserves memory for item `index`, which has `size_bytes` bytes. A store calls this at most once per item. It
-    /// then either fills all of the memory and hands it back through `done`, or drops it.
+    /// Lends memory to the store for the bytes of item `index`, of which there are `size_bytes`. A store calls this at
+    /// most once per item. It then either fills all of the memory and hands it back through `done`, or drops it.
     ///
     /// # Errors
     /// When the item is larger than allowed, the budget refuses it, or the batch was cancelled. The store passes the
     /// error on to `done`.
     fn reserve(&self, index: usize, size_bytes: u64) -> Result<Box<dyn Lease>>;
 
-    /// Checks that the batch was not cancelled. A store that reads one item after another calls this before each item.
+    /// Checks that the caller has not cancelled the batch of reads. A store that reads one item after another calls
+    /// this before each item.
     ///
     /// # Errors
     /// When the batch was cancelled. The store passes the error on to `done`.
@@ -255,7 +259,7 @@ pub trait ReadSink: Send + Sync {
         Device::Cpu
     }
 
-    /// Reserves memory of the sink's device for item `index`, instead of [`ReadSink::reserve`].
+    /// Lends memory of the sink's device to the store for item `index`, instead of [`ReadSink::reserve`].
     ///
     /// # Errors
     /// Those of [`ReadSink::reserve`]; `MemorySpace` when the sink wants bytes on the host.
@@ -263,7 +267,8 @@ pub trait ReadSink: Send + Sync {
         Err(Error::new(ErrorKind::MemorySpace, "this sink takes bytes in host memory only"))
     }
 
-    /// Hands over the outcome of item `index`. It is called exactly once for each item.
+    /// Reports to the sink that item `index` has ended: with its bytes, as missing, or with an error. It is called
+    /// exactly once for each item.
     fn done(&self, index: usize, outcome: Result<ReadOutcome>);
 }
 
@@ -275,7 +280,7 @@ pub trait Workers: Send + Sync {
     /// Number of jobs that these threads run at once.
     fn count(&self) -> usize;
 
-    /// A handle to these threads, for jobs that start more jobs; `None` if there is only the caller's thread.
+    /// A handle to the lent threads, for jobs that start more jobs; `None` if there is only the caller's thread.
     fn handle(&self) -> Option<Arc<dyn Workers>> {
         None
     }
@@ -294,7 +299,7 @@ pub enum Lock {
     Unsupported,
 }
 
-/// The keys and prefixes that lie directly below a prefix.
+/// The keys and prefixes that lie directly below a prefix, like the files and directories in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Full keys of values.
@@ -306,7 +311,7 @@ pub struct Listing {
 /// The bytes of a value to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// The bytes are in host memory.
+    /// The bytes of the value are in host memory.
     Bytes(&'a [u8]),
     /// The bytes are in a buffer, perhaps in device memory. It is ready on every stream. Its memory is never written
     /// again, so the store may keep it.
@@ -337,7 +342,7 @@ impl Payload<'_> {
     }
 }
 
-/// The condition under which a value is written.
+/// The condition under which a store writes a value: always, or only over nothing or a known version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Always write, even over another value.
@@ -358,7 +363,8 @@ impl Condition {
         }
     }
 
-    /// Refuses conditions on versions. For stores that cannot compare a version and write in one step.
+    /// Refuses the condition that a value has a certain version, which some stores cannot check. For stores that cannot
+    /// compare a version and write in one step.
     ///
     /// # Errors
     /// `Unsupported` for [`Condition::Unchanged`].
@@ -385,9 +391,9 @@ pub struct Stat {
 /// Describes what a store can do, and how to use it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether every write is refused.
+    /// Whether the store refuses every write.
     pub read_only: bool,
-    /// Whether values can be deleted. A caller that needs to delete checks this before it writes anything.
+    /// Whether the store can delete values. A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
     /// Whether [`Condition::Unchanged`] is supported.
     pub conditional_writes: bool,
@@ -397,12 +403,12 @@ pub struct Capabilities {
     /// Whether each request takes long, even for few bytes, as over a network. Then one request for more bytes is
     /// better than two consecutive ones.
     pub far: bool,
-    /// Whether the store reports versions of its values, so that decoded chunks can be kept.
+    /// Whether the store reports versions of its values, from which caches see that a value has changed.
     pub versions: bool,
     /// Whether the store spreads one large read over all lent threads. Then a few reads at a time keep the threads
     /// busy.
     pub divides_reads: bool,
-    /// Whether [`Store::begin`] is supported.
+    /// Whether the store can write a value in parts, with [`Store::begin`].
     pub writes_parts: bool,
     /// Whether [`Unfinished::shorten`] is supported, so that a value can be begun before its size is known.
     pub shortens_parts: bool,
@@ -425,11 +431,11 @@ impl Default for Capabilities {
     }
 }
 
-/// A value whose bytes are written in parts, before its key shows it. Readers see it after [`Unfinished::finish`]. If
-/// it is dropped unfinished, the old value remains.
+/// A value that is being written to a store in parts. Readers see it after [`Unfinished::finish`]. If it is dropped
+/// unfinished, the old value remains.
 pub trait Unfinished: Send + Sync {
-    /// Writes `bytes` from `offset` on. Parts may come in any order and from any threads. Each byte must come exactly
-    /// once.
+    /// Writes `bytes` into the unfinished value, from byte `offset` on. Parts may come in any order and from any
+    /// threads. Each byte must come exactly once.
     ///
     /// # Errors
     /// `InvalidArgument` for bytes beyond the value's end; what the store reports.
@@ -442,14 +448,14 @@ pub trait Unfinished: Send + Sync {
     /// `InvalidArgument` when `size_bytes` is larger than that size; `Unsupported`; what the store reports.
     fn shorten(&mut self, size_bytes: u64) -> Result<()>;
 
-    /// Makes the value visible under its key, atomically. All its bytes must have been written.
+    /// Completes the value and makes it visible under its key, atomically. All its bytes must have been written.
     ///
     /// # Errors
     /// `InvalidArgument` when bytes are missing; what the store reports. Then the old value remains.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Refuses to begin a value in parts: the result of [`Store::begin`] for stores that only write whole values.
+/// Returns the error of [`Store::begin`] for stores that cannot write a value in parts.
 ///
 /// # Errors
 /// `Unsupported`, always.
@@ -464,8 +470,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// ends beyond its value is an error, never a short read. An invalid key fails only its own item.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers);
 
-    /// Writes a value if the condition holds. Returns whether it wrote. The write is atomic: readers see the old value
-    /// or the new one.
+    /// Writes a value to a key if the condition holds. Returns whether it wrote. The write is atomic: readers see the
+    /// old value or the new one.
     ///
     /// # Errors
     /// `ReadOnly`; `Unsupported` for a condition that the store does not support; what the store reports.
@@ -527,8 +533,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// `KeyInvalid`; what the store reports.
     fn try_lock(&self, prefix: &Key) -> Result<Lock>;
 
-    /// The store of which this one is a part, and this store's prefix in that store: the parent of a directory, the
-    /// bucket of a prefix. `None` if the store cannot know.
+    /// The store that contains this one, and this store's prefix in it: the parent of a directory, the bucket of a
+    /// prefix. `None` if the store cannot know.
     fn above(&self) -> Option<(Arc<dyn Store>, String)>;
 }
 

@@ -1,4 +1,4 @@
-//! Values that open like files.
+//! Opened values of a store, of which ranges are read like those of a file.
 
 use std::ops::Range;
 
@@ -16,11 +16,12 @@ pub(super) trait Object: Send + Sync {
         None
     }
 
-    /// Fills `bytes` with the value's bytes from `offset` on. The caller has checked the range against `size_bytes`.
+    /// Fills `bytes` with the value's bytes from `offset` on, counted from the beginning of the value. The caller has
+    /// checked the range against `size_bytes`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
 
-    /// Returns the bytes of `range` in memory of `device`: the value's own memory, or memory from `reserve`, filled.
-    /// `None` if the bytes must go through the host.
+    /// Returns the bytes of `range` of the value in memory of `device`: in the value's own memory, or copied to memory
+    /// from `reserve`. `None` if the bytes must go through the host.
     fn on_device(
         &self,
         _device: Device,
@@ -35,6 +36,6 @@ pub(super) trait Object: Send + Sync {
         true
     }
 
-    /// Fails if the value was changed in place since it was opened.
+    /// Fails if the value's bytes were overwritten since it was opened.
     fn check_unchanged(&self) -> Result<()>;
 }

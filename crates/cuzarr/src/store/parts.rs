@@ -1,4 +1,5 @@
-//! A large read that several threads fill. Its memory is divided, and the thread that ends the last part ends the item.
+//! Reads a large value, or a large range of it, with several threads, each of which fills a part of the memory. Its
+//! memory is divided, and the thread that ends the last part ends the item.
 //!
 //! One thread copies from the page cache at about a tenth of the speed of all threads together. And a device cannot
 //! start before it has the first large chunk.
@@ -11,7 +12,8 @@ use super::object::Object;
 use super::{Lease, ReadOutcome, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Size of one part of a divided read. A thread fills it in about a fifth of a millisecond.
+/// Size of the parts into which a large read is divided among threads, in bytes. A thread fills it in about a fifth of
+/// a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 /// A function that is called once, with the outcome of the divided read.
@@ -28,7 +30,7 @@ pub(super) struct Parts<O: Object> {
 }
 
 struct Part {
-    /// Whether this is the first part, which is handed back for the whole read when all parts are filled.
+    /// Whether this part begins the read's memory, and is handed back for the whole memory when all parts are filled.
     first: bool,
     offset: u64,
     lease: Box<dyn Lease>,
@@ -45,8 +47,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, which is the memory for the value's bytes from `offset` on, into parts. Returns `lease` itself
-    /// if it cannot be divided.
+    /// Divides `lease`, the memory for a read that starts at byte `offset` of the value, into parts for several
+    /// threads. Returns `lease` itself if it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
         offset: u64,
@@ -72,8 +74,8 @@ impl<O: Object + 'static> Parts<O> {
         Ok(Arc::new(Parts { object: Arc::clone(object), watched, waiting: Mutex::new(waiting), remaining, result }))
     }
 
-    /// Fills the parts with up to `threads` threads, one part per job. Between two parts, a thread can run jobs that
-    /// were queued earlier.
+    /// Fills the parts of the read's memory with up to `threads` threads, one part per job. Between two parts, a thread
+    /// can run jobs that were queued earlier.
     pub(super) fn fill(self: Arc<Self>, workers: &Arc<dyn Workers>, threads: usize) {
         for _ in 0..threads.min(lock(&self.waiting).len()) {
             Arc::clone(&self).spawn_part(Arc::clone(workers));
@@ -89,7 +91,7 @@ impl<O: Object + 'static> Parts<O> {
         }));
     }
 
-    /// Fills the next part that no thread has taken. Returns whether more parts wait.
+    /// Fills the next part of the read's memory that no thread has taken. Returns whether more parts wait.
     fn fill_one(&self) -> bool {
         let mut waiting = lock(&self.waiting);
         let (part, others_wait) = (waiting.pop_front(), !waiting.is_empty());
@@ -129,7 +131,8 @@ impl<O: Object + 'static> Parts<O> {
     }
 }
 
-/// Ends the item if a thread panicked and never ended its part. Otherwise a caller would wait for it forever.
+/// Ends the read with an error if a thread panicked before it had filled its part. Otherwise a caller would wait for it
+/// forever.
 impl<O: Object> Drop for Parts<O> {
     fn drop(&mut self) {
         let end = self.result.get_mut().unwrap_or_else(PoisonError::into_inner).end.take();

@@ -13,7 +13,7 @@ use super::zip::open_zip_file;
 use super::{LocalStore, MemoryStore, Prefixed, Store, ZipStore};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The schemes that the crate `cuzarr-remote` opens.
+/// The URL schemes that the crate `cuzarr-remote` opens.
 const REMOTE_SCHEMES: [&str; 11] =
     ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https", "reference", "icechunk"];
 

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// An operation that was requested from a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// One item of a batch.
+    /// The read of one item of a batch.
     Read(ReadRequest),
     /// A write of this many bytes, or the beginning of a value in parts.
     Write(String, usize),
@@ -25,15 +25,15 @@ pub enum Operation {
     Part(String, u64, usize),
     /// A write only if the key does not exist.
     WriteIfAbsent(String, usize),
-    /// A deletion.
+    /// A deletion of the value of this key.
     Delete(String),
     /// A deletion of everything below a prefix.
     DeletePrefix(String),
     /// A request for a value's size.
     Size(String),
-    /// A listing of one level.
+    /// A listing of the keys and prefixes directly below this prefix.
     ListDir(String),
-    /// A listing of all levels.
+    /// A listing of all keys below this prefix.
     List(String),
 }
 
@@ -52,7 +52,7 @@ pub struct Observed {
     transactional: bool,
 }
 
-/// The number of items that are being read now, and the largest such number so far.
+/// How many items are being read now, and the largest such number so far.
 #[derive(Default)]
 struct InFlight {
     now: AtomicUsize,
@@ -61,7 +61,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs on a separate thread, each a while after it was given.
+/// Runs each job on a separate thread, a fixed time after it was given.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,
@@ -112,12 +112,13 @@ impl Observed {
         self
     }
 
-    /// The largest number of items that were being read at the same time.
+    /// The largest number of items that were read from the store at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.in_flight.most.load(Ordering::Relaxed)
     }
 
-    /// Calls `failure` before each operation. If it returns an error, the operation fails with that error.
+    /// Calls `failure` before each operation, which fails if `failure` returns an error. If it returns an error, the
+    /// operation fails with that error.
     #[must_use]
     pub fn with_failure(mut self, failure: impl Fn(&Operation) -> Option<Error> + Send + Sync + 'static) -> Self {
         self.failure = Some(Arc::new(failure));
@@ -138,12 +139,13 @@ impl Observed {
         self
     }
 
-    /// The operations since the last call.
+    /// The operations that were requested from the store since the last call of this method.
     pub fn take_operations(&self) -> Vec<Operation> {
         std::mem::take(&mut *self.operations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The keys and ranges that were read since the last call. Records of other operations are discarded.
+    /// The keys and byte ranges that were read since the last call of this method. Records of other operations are
+    /// discarded.
     pub fn take_reads(&self) -> Vec<(String, ByteRange)> {
         let reads = self.take_operations().into_iter().filter_map(|operation| match operation {
             Operation::Read(request) => Some((request.key, request.range)),
@@ -193,7 +195,7 @@ impl Unfinished for ObservedValue {
     }
 }
 
-/// Passes the calls for one item on to its batch's sink.
+/// A sink for one item of a batch: it counts the item's bytes, and passes each call on to the batch's own sink.
 struct ItemSink {
     item: usize,
     sink: Arc<dyn ReadSink>,
@@ -211,7 +213,7 @@ impl ItemSink {
     }
 }
 
-/// Ends the item even if its job is dropped before it runs.
+/// Reports an error for an item whose job was dropped before it ran.
 impl Drop for ItemSink {
     fn drop(&mut self) {
         if !*self.ended.get_mut() {

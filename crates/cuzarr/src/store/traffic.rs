@@ -47,9 +47,9 @@ pub struct TrafficCounts {
     pub requests: u64,
     /// Number of requests that failed in a way that allows the store to repeat them.
     pub retries: u64,
-    /// Bytes of the answers' bodies.
+    /// Bytes that servers sent in the bodies of their answers.
     pub received_bytes: u64,
-    /// Bytes of the requests' bodies.
+    /// Bytes that stores sent in the bodies of their requests.
     pub sent_bytes: u64,
     /// Mean seconds from a request to the beginning of its answer.
     pub first_byte_seconds: f64,
@@ -61,7 +61,7 @@ impl Traffic {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Runs `work`, and lets these counters count the requests that this thread makes.
+    /// Runs `work`, and counts the requests to servers that this thread makes meanwhile.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         let _restored = Restored(CURRENT.replace(Some(self.clone())));
         work()
@@ -85,7 +85,7 @@ impl Traffic {
         self.0.sent_bytes.fetch_add(size_bytes, Ordering::Relaxed);
     }
 
-    /// The numbers that were counted so far.
+    /// The numbers of requests and bytes that were counted so far.
     pub fn counts(&self) -> TrafficCounts {
         let TrafficCounters { requests, retries, received_bytes, sent_bytes, first_byte_ns } = &*self.0;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -44,7 +44,7 @@ impl Url {
         &self.scheme
     }
 
-    /// The text after the scheme, up to the wrapped URL.
+    /// The part of the URL after its scheme, up to the wrapped URL.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -74,7 +74,7 @@ impl Url {
         matches!(&*self.scheme, "http" | "https")
     }
 
-    /// The path as it is shown in messages: without the query, unless it is a path of this machine.
+    /// The path as messages show it: without the query, which may contain secrets, unless it is a path of this machine.
     fn shown_path(&self) -> &str {
         let is_here = matches!(&*self.scheme, "file" | "memory" | "zip");
         if is_here { &self.path } else { divided(&self.path).0 }
@@ -88,7 +88,7 @@ impl Url {
         }
     }
 
-    /// The URL that this one wraps, if any.
+    /// The URL that this URL wraps, such as the file of a ZIP archive, if any.
     pub fn wrapped(&self) -> Option<&Url> {
         self.wrapped.as_deref()
     }
@@ -100,7 +100,8 @@ fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-/// Splits a path from the query that follows it. A fragment is dropped, because servers ignore it.
+/// Splits the part of a URL after the scheme into the path and the query that follows it. A fragment is dropped,
+/// because servers ignore it.
 fn divided(path: &str) -> (&str, &str) {
     let path = path.split('#').next().unwrap_or(path);
     path.split_at(path.find('?').unwrap_or(path.len()))

@@ -1,5 +1,5 @@
-//! A table of keys and values, with listing and deleting. Stores that have all their keys in memory share it, including
-//! stores of `cuzarr-remote`.
+//! A map of keys and values in memory, from which stores list and delete. Stores that have all their keys in memory
+//! share it, including stores of `cuzarr-remote`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -33,12 +33,12 @@ impl<V: Clone> Values<V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of keys.
+    /// Number of keys in the map.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// Whether there are no keys.
+    /// Whether the map has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -52,7 +52,8 @@ impl<V: Clone> Values<V> {
         Ok(self.read().get(key).cloned())
     }
 
-    /// Inserts a value if `may_replace` allows it. Returns whether it did. `may_replace` gets the old value, if any.
+    /// Inserts a value unless `may_replace`, which gets the key's old value, forbids it. Returns whether it did.
+    /// `may_replace` gets the old value, if any.
     ///
     /// # Errors
     /// `KeyInvalid`

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use super::Key;
 
-/// The coarsest clock of any file system: times of changes may be the same within this time. A file that changes twice
-/// within one tick may look unchanged.
+/// The coarsest clock of any file system: two changes of a file within this time may have equal times. A file that
+/// changes twice within one tick may look unchanged.
 const TICK: Duration = Duration::from_secs(2);
 
 /// The version of a stored value: it tells whether a value is still the one that was read. It differs if the value was
@@ -46,7 +46,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether nothing in these properties shows a change.
+    /// Whether a value may be unchanged, as far as these properties tell.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);
@@ -152,8 +152,8 @@ impl Version {
         }
     }
 
-    /// Whether a value of this version may be the one that a reference with this entity tag means. Weak tags are
-    /// compared like strong ones.
+    /// Whether a value of this version may be the one that a reference to a file with the entity tag `expected` means.
+    /// Weak tags are compared like strong ones.
     pub fn allows_entity_tag(&self, expected: &str) -> bool {
         self.entity_tag().is_none_or(|found| opaque(found) == opaque(expected))
     }

@@ -14,11 +14,11 @@ use crate::run::Options;
 pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One read or one write of a call for several arrays.
+/// One item of a call that reads, or writes, several arrays.
 trait OfMany {
     fn array(&self) -> &Array;
 
-    /// The device on which the elements are, or will be.
+    /// The device on which a read makes its result, or on which the elements to write lie.
     fn device(&self) -> Device;
 
     /// Whether this read or write and `other` can share one call of the engine.
@@ -76,7 +76,7 @@ fn token_of(items: &[impl OfMany]) -> CancellationToken {
     CancellationToken::under(tokens)
 }
 
-/// The options of a call: for each limit, the smallest of the arrays.
+/// The options of a call for several arrays: for each limit, the smallest of the arrays.
 fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
     let smallest = |one: Options, other: &Options| Options {
         memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),

@@ -64,7 +64,8 @@ impl<'a> ArraySelection<'a> {
         ArraySelection { out: Some(out), ..self }
     }
 
-    /// Returns the array, bound to the device and the element type of the result. Checks that the selection fits.
+    /// Returns the array's codecs, bound to the device and the element type of the result. Checks that the selection
+    /// fits.
     fn bound(&self) -> Result<Arc<Access>> {
         let work = || {
             if let Wanted::Selection(selection) = &self.wanted {
@@ -75,7 +76,7 @@ impl<'a> ArraySelection<'a> {
         work().at(|| self.array.place())
     }
 
-    /// Which elements of the array fill the result.
+    /// Returns which elements of the array fill this read's result, for the engine.
     fn of(&self) -> ResultOf<'_> {
         match &self.wanted {
             Wanted::Selection(selection) => ResultOf::One(selection),
@@ -83,7 +84,7 @@ impl<'a> ArraySelection<'a> {
         }
     }
 
-    /// The type of the result's elements.
+    /// Returns the data type of the elements in the result of this read.
     fn result_dtype(&self) -> Result<DType> {
         match (&self.out, self.dtype) {
             (Some(out), _) => Ok(out.dtype()),
@@ -144,8 +145,8 @@ pub fn read_all(reads: &[ArraySelection<'_>]) -> Result<Vec<NdBuffer>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Explains what [`read_all`] would do. Selections whose chunks are decoded in the same way form a group, which shares
-/// batches. Returns each group with the numbers of its reads. Nothing is read.
+/// Explains how [`read_all`] would execute these reads, without reading. Selections whose chunks are decoded in the
+/// same way form a group, which shares batches. Returns each group with the numbers of its reads. Nothing is read.
 ///
 /// ```
 /// use cuzarr::node::{ArraySelection, explain_all};
@@ -176,7 +177,7 @@ pub fn explain_all(reads: &[ArraySelection<'_>]) -> Result<Vec<(Vec<usize>, Expl
     Ok(explained.into_iter().flat_map(|(_, groups)| groups).collect())
 }
 
-/// Reads the selections with these numbers by one call of the engine.
+/// Executes those reads of a call that have these numbers, by one call of the engine.
 fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationToken) -> Result<Vec<NdBuffer>> {
     let options = options_of(numbers.iter().map(|&at| reads[at].array), token)?;
     let _within = pool::within(reads[numbers[0]].device(), options.memory_limit_bytes);
@@ -213,8 +214,8 @@ fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationTok
     Ok(numbers.iter().filter_map(|&at| found[at].take()).collect())
 }
 
-/// Executes the reads of these arrays by one call of the engine. A single result of a single array takes the path of a
-/// single read.
+/// Executes the reads of these arrays by one call of the engine. A single result of a single
+/// array takes the path of a single read.
 fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Options) -> Result<Report> {
     let engine = Engine::get();
     if let ([array], [(access, place)]) = (arrays, bound)
@@ -231,7 +232,7 @@ fn run(arrays: &[OfArray<'_>], bound: &[(Arc<Access>, String)], options: &Option
     engine.read_all(&reads, options)
 }
 
-/// The reads of a call that have one array and one type of result.
+/// The reads of a call that are from one array and give elements of one type.
 struct OfArray<'a> {
     array: &'a Array,
     dtype: DType,
@@ -239,7 +240,7 @@ struct OfArray<'a> {
     parts: Vec<OfOut>,
 }
 
-/// The reads of one array that fill one piece of memory.
+/// Reads of one array whose results are filled together: one result, or a stack in one nd-buffer.
 struct OfOut {
     numbers: Vec<usize>,
     origin: OutParts,
@@ -253,7 +254,8 @@ enum OutParts {
 }
 
 impl OfArray<'_> {
-    /// Allocates memory for those results that have none yet. Selections of one shape and step share it.
+    /// Allocates memory for the results of this array's reads, as far as the caller gave none. Selections of one shape
+    /// and step share it.
     fn take_memory(&mut self, reads: &[ArraySelection<'_>]) -> Result<()> {
         let (mut new, mut selections) = (Vec::new(), Vec::new());
         for &at in &self.numbers {

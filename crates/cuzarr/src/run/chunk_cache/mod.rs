@@ -27,7 +27,7 @@ use crate::plan::{Entries, Kept};
 use crate::run::schedule::budget::{Bytes, Reserved};
 use crate::store::Version;
 
-/// Approximate memory of a cache entry beside its elements, in bytes: its names, and its slots in tables.
+/// Approximate memory of a cached chunk beside its elements, in bytes: the strings that identify it, and map entries.
 const OVERHEAD_BYTES: u64 = 512;
 
 /// The chunk cache of one device. Clones share it.
@@ -40,7 +40,7 @@ struct Shared {
     /// Size of all chunks in bytes, including chunks that are not added yet, and dropped chunks that calls still use.
     bytes: Arc<AtomicU64>,
     state: Mutex<State>,
-    /// Notified when a call ends its claim of a chunk.
+    /// Wakes waiting reads when another read has ended its announced decoding of a chunk for the cache.
     ended: Condvar,
 }
 
@@ -49,7 +49,7 @@ struct State {
     entries: BTreeMap<Arc<ChunkPlace>, Entry>,
     /// The cached chunks sorted by when they were last used, oldest first.
     uses: BTreeMap<u64, Arc<ChunkPlace>>,
-    /// The number of the next use or claim.
+    /// Counter for the order of events: each use of a cached chunk and each claim takes the next number.
     next_use: u64,
     /// Chunks that a running call decodes for the cache, so that other calls can wait for them.
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,
@@ -59,7 +59,7 @@ struct State {
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,
-    /// Whether the chunk's object was written since the claim began.
+    /// Whether the stored object of the chunk was written since a call began to decode the chunk for the cache.
     was_written: bool,
 }
 
@@ -75,12 +75,12 @@ impl Drop for CacheMemory {
     }
 }
 
-/// Identifies a cached chunk: its object, where it lies in a shard, and how it is decoded.
+/// Identifies a decoded chunk in the cache: its stored object, its position in a shard, and the codecs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkPlace {
     /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
     pub(crate) object: String,
-    /// The chunk's coordinates in its shard, for each level of shards; empty for an object.
+    /// The chunk's coordinates in its shard, for each level of shards; empty for a chunk that is an object of its own.
     pub(crate) inner: Vec<u64>,
     /// Text that stands for the array's element type, chunk grid and codecs.
     pub(crate) coding: Arc<str>,
@@ -89,7 +89,7 @@ pub(crate) struct ChunkPlace {
 /// A cache entry: a decoded chunk, or the index of a shard.
 pub(crate) struct KeptChunk {
     pub(crate) content: KeptContent,
-    /// Returns the entry's memory when no call uses the entry any more.
+    /// Gives the bytes of this chunk back to the memory budget when no call uses the chunk any more.
     _memory: CacheMemory,
 }
 
@@ -97,16 +97,16 @@ pub(crate) struct KeptChunk {
 pub(crate) enum KeptContent {
     /// Packed bytes of a chunk, in memory of the device of the results.
     Packed(Buffer),
-    /// Elements of variable length.
+    /// Elements of a chunk whose data type has variable length.
     Elements(VariableElements),
     /// The index of a shard.
     Index(Arc<dyn Entries>),
-    /// The store has no such object.
+    /// The note that the store has no such chunk or shard.
     Missing,
 }
 
 impl KeptContent {
-    /// Returns the content of a cached chunk in a batch; `None` if it is of another type.
+    /// Converts a cached chunk that a batch of a plan carries to its content; `None` if it is of another type.
     pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
         (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
     }
@@ -126,7 +126,7 @@ pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
     /// The version of the chunk's object; `None` if the object does not exist.
     pub(crate) version: Option<Version>,
-    /// When the store last confirmed that the object has this version.
+    /// When the store last confirmed that the chunk's object has this version.
     pub(crate) seen: Instant,
 }
 
@@ -138,14 +138,14 @@ struct Entry {
 /// How much the chunk cache of a device holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Number of chunks.
+    /// Number of chunks in the cache of the device.
     pub chunks: u64,
     /// Size of the chunks in bytes, with the cache's own tables.
     pub size_bytes: u64,
 }
 
 impl ChunkCache {
-    /// Makes a cache whose entries count as `memory` in flight.
+    /// Makes a chunk cache for a device, whose chunks count as part of `memory` in flight.
     pub(crate) fn new(memory: Bytes) -> ChunkCache {
         let cache = ChunkCache(Arc::new(Shared {
             memory,
@@ -162,7 +162,7 @@ impl ChunkCache {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of chunks in the cache, and their bytes.
+    /// The number of chunks in the cache, and the size of all of them in bytes.
     pub(crate) fn used(&self) -> CacheUse {
         CacheUse { chunks: self.state().entries.len() as u64, size_bytes: self.0.bytes.load(Ordering::Acquire) }
     }
@@ -196,8 +196,8 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Announces that the caller decodes this chunk for the cache. Returns whether no other call has claimed it or has
-    /// added it since the caller looked for it.
+    /// Announces that the caller decodes a chunk for the cache, so that other reads can wait for it. Returns whether no
+    /// other call has claimed it or has added it since the caller looked for it.
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let mut state = self.state();
         let is_free = !state.claims.contains_key(place) && !state.entries.contains_key(place);
@@ -209,7 +209,7 @@ impl ChunkCache {
         is_free
     }
 
-    /// Ends the claims of chunks that were not added to the cache.
+    /// Announces that the caller no longer decodes these chunks for the cache, so that other reads stop waiting.
     pub(crate) fn release<'a>(&self, places: impl Iterator<Item = &'a Arc<ChunkPlace>>) {
         let mut state = self.state();
         places.for_each(|place| {
@@ -219,14 +219,16 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Returns which of these chunks other calls are decoding now, each with the number of the claim. A caller does not
-    /// wait for later claims, so callers do not queue up for a chunk that cannot be kept.
+    /// Returns which of these chunks other calls are decoding for the cache now, each with the number of the
+    /// announcement. A caller does not wait for later claims, so callers do not queue up for a chunk that cannot be
+    /// kept.
     pub(crate) fn claims_on(&self, places: &[Arc<ChunkPlace>]) -> Vec<(Arc<ChunkPlace>, u64)> {
         let state = self.state();
         places.iter().filter_map(|place| Some((Arc::clone(place), state.claims.get(place)?.number))).collect()
     }
 
-    /// Waits until other calls have ended these claims. The caller holds no memory in flight and no claims.
+    /// Waits until the calls that decode these chunks for the cache have added them or given up. The caller holds no
+    /// memory in flight and no claims.
     ///
     /// # Errors
     /// `Cancelled`
@@ -269,8 +271,8 @@ impl ChunkCache {
         while self.0.bytes.load(Ordering::Acquire) > most_bytes && self.give_up_one() {}
     }
 
-    /// Adds a chunk that this call has claimed, and ends the claim. The chunk is dropped if its object was written
-    /// since the claim began.
+    /// Adds a chunk that the caller has decoded for the cache, and wakes the reads that wait for it. The chunk is
+    /// dropped if its object was written since the claim began.
     pub(crate) fn keep(
         &self,
         place: &Arc<ChunkPlace>,
@@ -309,7 +311,8 @@ impl ChunkCache {
         self.forget_if(prefix, |object| object.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')));
     }
 
-    /// Drops the chunks of all objects for whose address `is_it` is true. Their addresses begin with `first`.
+    /// Drops the cached chunks of all stored objects for whose address `is_it` is true. Their addresses begin with
+    /// `first`.
     fn forget_if(&self, first: &str, is_it: impl Fn(&str) -> bool) {
         let from = ChunkPlace { object: first.to_string(), inner: Vec::new(), coding: "".into() };
         let mut state = self.state();
@@ -332,7 +335,7 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Drops every chunk.
+    /// Drops every chunk of the cache.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         let dropped = std::mem::take(&mut state.entries);
@@ -355,7 +358,8 @@ impl ChunkCache {
 }
 
 impl State {
-    /// Removes an entry from the cache. The caller drops it without the lock, because that gives memory back.
+    /// Removes a chunk or shard index from the cache, and returns it. The caller drops it without the lock, because
+    /// that gives memory back.
     fn remove(&mut self, place: &ChunkPlace) -> Option<FoundChunk> {
         let entry = self.entries.remove(place)?;
         self.uses.remove(&entry.last_use);

@@ -1,4 +1,4 @@
-//! The chunk cache as one read uses it: the names of its chunks, what it has claimed, and what it adds.
+//! One read's use of the chunk cache: the chunks that it looks for there, decodes for it, and adds to it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::take;
@@ -26,7 +26,8 @@ pub(crate) struct CallCache {
 }
 
 impl CallCache {
-    /// Prepares the use of the chunk cache by a read of these arrays. `limit_bytes` is the memory limit of the call.
+    /// Prepares one read's use of the chunk cache, for the arrays that it reads. `limit_bytes` is the memory limit of
+    /// the call.
     pub(crate) fn new(
         cache: ChunkCache,
         arrays: Vec<Option<CachedAs>>,
@@ -49,14 +50,14 @@ impl CallCache {
         self.arrays.get(array).is_some_and(Option::is_some)
     }
 
-    /// The name of a unit's chunk in the cache; `None` if it cannot be kept.
+    /// The key of a chunk in the chunk cache; `None` if the chunk cannot be kept there.
     pub(crate) fn place(&self, unit: &Unit) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(unit.array)?.as_ref().filter(|_| unit.whole)?;
         let (object, inner) = (store.object(&unit.name.key), unit.name.inner.clone());
         Some(Arc::new(ChunkPlace { object, inner, coding: Arc::clone(coding) }))
     }
 
-    /// The name of a shard's index in the cache; `None` if the array has no cache.
+    /// The key of a shard's index in the chunk cache; `None` if the array does not use the cache.
     fn index_place(&self, array: usize, index: &IndexPlace) -> Option<Arc<ChunkPlace>> {
         let CachedAs { store, coding } = self.arrays.get(array)?.as_ref()?;
         // No chunk has a place like this, because a chunk's numbers are below 2^63.
@@ -70,7 +71,7 @@ impl CallCache {
         is_permanent || store.far && found.seen.elapsed() < self.max_age
     }
 
-    /// Claims a chunk, to decode it for the cache ([`ChunkCache::claim`]).
+    /// Announces that this read decodes a chunk for the cache ([`ChunkCache::claim`]).
     pub(crate) fn claim(&self, place: &Arc<ChunkPlace>) -> bool {
         let is_claimed = self.cache.claim(place);
         if is_claimed {
@@ -87,8 +88,8 @@ impl CallCache {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all claims of this read, so that other reads stop waiting. Chunks that are not kept by now will not be
-    /// kept.
+    /// Announces that this read decodes no more chunks for the cache, so that other reads stop waiting. Chunks that are
+    /// not kept by now will not be kept.
     pub(crate) fn release(&self) {
         let claims = take(&mut *self.claims());
         if !claims.is_empty() {

@@ -7,7 +7,7 @@ use crate::codec::{Chain, ChunkSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meta::{DataType, Extension, FillValue};
 
-/// The codecs of an encoder or a decoder, from which codec chains for its chunks are made.
+/// The codecs of an encoder or decoder, from which it makes a codec chain for each shape and type of chunks.
 #[derive(Clone, Debug)]
 pub(super) enum Codecs {
     /// Codecs from metadata, for chunks of any shape and type.

@@ -46,7 +46,7 @@ pub struct Decoder {
 pub enum Frames {
     /// All frames lie in one buffer.
     Slab {
-        /// The buffer.
+        /// The buffer in which all frames lie.
         buffer: Buffer,
         /// For each frame, the range of its bytes in the buffer.
         ranges: Vec<Range<usize>>,
@@ -58,11 +58,11 @@ pub enum Frames {
 /// The frames of a batch that decode to one shape and type.
 struct Group {
     program: Program,
-    /// The frames that the device decodes, as a batch for kernels, and their numbers.
+    /// The frames that kernels decode as one batch, with their numbers among the decoder's frames.
     native: Option<(NativeBatch, Vec<usize>)>,
-    /// Whether the device decodes directly into the outputs.
+    /// Whether kernels decode directly into the outputs of these frames.
     in_place: bool,
-    /// The numbers of the frames that host threads decode.
+    /// The numbers of the frames that host threads decode, among all frames of the batch.
     host: Vec<usize>,
     /// Why the device cannot decode frames of this shape and type; `None` if it can.
     reason: Option<&'static str>,
@@ -211,7 +211,8 @@ impl DecoderBatch {
         Ok(Group { program, native: Some((batch, known)), in_place, host, reason: None })
     }
 
-    /// Returns the outputs of frames as one piece of memory, if they are contiguous and hold packed bytes.
+    /// Returns the memory of several outputs as one buffer, if they are contiguous there and have the layout of decoded
+    /// chunks.
     fn outs_of(&self, program: &Program, numbers: &[usize]) -> Result<Option<Chunks>> {
         let outs = || numbers.iter().map(|&number| &self.outs[number]);
         if !place::is_plain(program) || !outs().all(|out| out.is_contiguous(Order::C)) {
@@ -254,12 +255,12 @@ impl DecoderBatch {
         Ok((arena, ranges, None))
     }
 
-    /// The number of frames.
+    /// The number of frames in the batch.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether there are no frames.
+    /// Whether the batch has no frames.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

@@ -28,7 +28,7 @@ use crate::codec::{CHECKSUM_BYTES, Chain, Location, Program};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{encoding_places, refuse_fallen};
 
-/// Alignment of chunks that are packed for kernels to read.
+/// Alignment of chunks or frames that lie one after the other in one buffer.
 const ALIGNMENT_BYTES: usize = 256;
 /// Alignment that chunks need so that kernels can read them without a copy: the widest access of a kernel.
 const CHUNK_ALIGNMENT_BYTES: usize = 16;
@@ -55,18 +55,18 @@ pub struct EncoderBatch {
 struct Group {
     program: Program,
     numbers: Vec<usize>,
-    /// The kernels that encode; `None` if host threads encode.
+    /// The kernels that encode these chunks; `None` if host threads encode them.
     kernels: Option<EncoderKernels>,
     /// Why the device does not run a codec that the host runs: the reason for the first such codec.
     reason: Option<String>,
 }
 
-/// The kernels that encode a group, and the memory that they use.
+/// The kernels that encode the chunks of one shape and type, and the memory from which they read the chunks.
 struct EncoderKernels {
     native: NativeEncoder,
-    /// The chunks' own memory, if they lie one after the other so that kernels can read them there.
+    /// The memory of the chunks themselves, if they lie there one after the other so that kernels need no copy.
     in_place: Option<Buffer>,
-    /// Bytes from one packed chunk to the next.
+    /// Distance from the start of one chunk to the start of the next in the memory that kernels read, in bytes.
     stride_bytes: usize,
     /// Number of chunks that kernels encode at a time.
     together: usize,
@@ -166,7 +166,8 @@ impl EncoderKernels {
         Ok(kernels)
     }
 
-    /// Size of the device memory that encoding one part needs beside its frames.
+    /// Size of the device memory for encoding the chunks that kernels take at a time, without the frames that they
+    /// make.
     fn scratch_bytes(&self, device: Device) -> usize {
         let count = self.together;
         let gathered = if self.in_place.is_some() { 0 } else { self.stride_bytes };
@@ -181,7 +182,7 @@ impl EncoderKernels {
     }
 }
 
-/// Returns the chunks as one piece of memory, if they lie one after the other in the way that kernels read them.
+/// Returns the memory of several chunks as one buffer, if they lie there one after the other as kernels read them.
 fn in_place(program: &Program, chunks: &[NdBuffer], numbers: &[usize]) -> Result<Option<Buffer>> {
     let size_bytes = program.packed_size_bytes();
     let chunks = || numbers.iter().map(|&number| &chunks[number]);
@@ -198,12 +199,12 @@ fn in_place(program: &Program, chunks: &[NdBuffer], numbers: &[usize]) -> Result
 }
 
 impl EncoderBatch {
-    /// The number of chunks.
+    /// The number of chunks in the batch.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Whether there are no chunks.
+    /// Whether the batch has no chunks.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -252,7 +253,8 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Enqueues the encoding of a part of group `index`: its chunks `numbers`, from number `first` in the group on.
+    /// Enqueues the encoding of some chunks of the group `index`: chunks `numbers` of the batch, the first of which is
+    /// number `first` in the group.
     fn begin(
         &self,
         index: usize,
@@ -372,7 +374,7 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Waits for the encoding of a part, and returns the frame of each chunk.
+    /// Waits until kernels have encoded some chunks of a group, and returns the frame of each chunk.
     fn take(&self, part: Part) -> Result<Vec<(usize, Result<Buffer>)>> {
         let Part { group, numbers, encoding } = part;
         let program = &self.groups[group].program;

@@ -1,5 +1,5 @@
-//! Moves packed chunks of a decoder to its outputs, and chunks of an encoder to packed memory. Both may lie anywhere in
-//! memory.
+//! Moves decoded chunks from a decoder's buffer to its outputs, and an encoder's chunks into one contiguous buffer.
+//! Outputs and chunks may lie anywhere in memory.
 //!
 //! A launch of the program's tail (its steps that work on single elements) moves many chunks, if they belong to one
 //! array. Outputs that follow each other in memory are the rows of such an array. Other small outputs are first made as
@@ -13,25 +13,25 @@ use crate::codec::Program;
 use crate::error::Result;
 use crate::plan::strides;
 
-/// An output of at least this size gets its own launch if the outputs do not follow each other in memory. A launch
+/// Outputs that do not follow each other in memory get one kernel launch each if they have at least this size. A launch
 /// takes about 20 microseconds, as long as copying this many bytes.
 const LAUNCH_EACH_BYTES: usize = 16 << 20;
 
 /// Maximum size of the temporary array from which smaller outputs are copied.
 const BETWEEN_BYTES: usize = 64 << 20;
 
-/// How a packed chunk gets to the output array.
+/// How the decoded bytes of a chunk get from the decoder's buffer to the output array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
-    /// By a copy, because its packed bytes are the output's bytes.
+    /// By a copy, because the decoded bytes are laid out as the output is.
     Copied,
-    /// By a launch that scatters many chunks to the rows of one array.
+    /// By a kernel that moves the elements of many chunks to the rows of one array.
     Rows,
-    /// By a launch that scatters this chunk alone.
+    /// By a kernel that moves the elements of this chunk alone.
     Scattered,
 }
 
-/// Whether packed bytes of this program are plain elements in C order.
+/// Whether the decoded bytes of a chunk are plain elements in C order, which need no conversion.
 pub(crate) fn is_plain(program: &Program) -> bool {
     program.tail().is_plain() && program.packed_axes().is_sorted()
 }
@@ -57,7 +57,7 @@ fn way(program: &Program, out: &NdBuffer) -> PlaceWay {
     }
 }
 
-/// How many chunks of `size_bytes` go through the temporary array at a time.
+/// How many decoded chunks of `size_bytes` are copied to their outputs through the temporary array at a time.
 fn between_len(size_bytes: usize, count: usize, limit_bytes: usize) -> usize {
     (BETWEEN_BYTES.min(limit_bytes) / size_bytes.max(1)).min(count).max(1)
 }
@@ -74,7 +74,7 @@ pub(crate) fn between_bytes<'a>(
     size_bytes * between_len(size_bytes, count, limit_bytes)
 }
 
-/// Makes the transfer of a whole packed chunk into the whole of `out`.
+/// Describes how a kernel moves all elements of a decoded chunk to all elements of `out`.
 pub(crate) fn transfer(program: &Program, out: &NdBuffer, packed_offset_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes,
@@ -96,7 +96,7 @@ fn packed_strides(program: &Program, out: &NdBuffer) -> Vec<isize> {
     strides(program.packed_axes().iter().copied(), &shape).into_iter().map(|stride| stride as isize).collect()
 }
 
-/// Moves packed chunks of one shape and type to their outputs; each comes with its offset in the packed buffer. For
+/// Moves decoded chunks of one shape and type to their outputs, given by their offsets in the decoder's buffer. For
 /// several chunks it uses at most about `limit_bytes` of device memory.
 ///
 /// # Errors
@@ -126,9 +126,9 @@ pub(crate) fn place(
     }
 }
 
-/// Scatters packed chunks to several outputs in C order, which have one shape and type. Outputs that follow each other
-/// in memory take one launch. Otherwise each large output takes a launch. Small outputs are made as rows of other
-/// memory, and copied from there.
+/// Moves the elements of decoded chunks to several outputs in C order, which have one shape and type. Outputs that
+/// follow each other in memory take one launch. Otherwise each large output takes a launch. Small outputs are made as
+/// rows of other memory, and copied from there.
 fn place_rows(
     program: &Program,
     packed: &Buffer,
@@ -164,8 +164,8 @@ fn place_rows(
     Ok(())
 }
 
-/// Scatters packed chunks to the rows of an array that lies in `memory`. Each chunk is given by its row and its offset.
-/// All rows have the shape and type of `like`.
+/// Moves the elements of decoded chunks to the rows of an array that lies in `memory`. Each chunk is given by its row
+/// and its offset. All rows have the shape and type of `like`.
 fn scatter_rows(
     program: &Program,
     packed: &Buffer,
@@ -178,8 +178,8 @@ fn scatter_rows(
     Ok(scatter_on(packed, &transfer, &array, stream)?)
 }
 
-/// Returns the array over `memory` whose rows have the shape and type of `like`, and the transfer between its rows and
-/// packed chunks. Each chunk is given by its row and its offset.
+/// Returns an array over `memory` whose rows have the shape and type of `like`, and how decoded chunks are moved to its
+/// rows. Each chunk is given by its row and its offset.
 fn as_rows(
     program: &Program,
     rows: impl Iterator<Item = (usize, usize)>,
@@ -205,7 +205,7 @@ fn as_rows(
     Ok((array, transfer))
 }
 
-/// Packs chunks of one shape and type into `packed`, each at its offset.
+/// Copies chunks of one shape and type into the buffer `packed`, each to its offset, for kernels to encode.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

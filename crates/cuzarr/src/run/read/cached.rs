@@ -1,5 +1,5 @@
-//! Reads through the chunk cache. A chunk of a batch is in the cache, or is decoded by this read for the cache, or is
-//! being decoded by another read.
+//! Looks for the chunks of a read in the chunk cache, and decides which chunks this read decodes. A chunk of a batch is
+//! in the cache, or is decoded by this read for the cache, or is being decoded by another read.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::run::options::Options;
 use crate::run::read::fetch::{Request, fetch};
 use crate::store::{ByteRange, Stat, Version};
 
-/// A device's copy of a decoded chunk that goes to the chunk cache as soon as its frame is checked.
+/// A copy of a decoded chunk on the device; it goes to the chunk cache once its frame proves undamaged.
 pub(crate) struct Unchecked {
     pub(crate) unit: Unit,
     pub(crate) content: KeptContent,
@@ -36,8 +36,8 @@ pub(crate) fn with_cache(call: Arc<Context>, engine: &Engine, accesses: &[&Acces
     call
 }
 
-/// Splits the units of a batch: chunks that the cache has, and chunks that this read decodes. Returns units of chunks
-/// that another read decodes now, or has added just now. If `now`, this read decodes those too.
+/// Sorts the chunks of a batch: those that the chunk cache has, and those that this read decodes itself. Returns units
+/// of chunks that another read decodes now, or has added just now. If `now`, this read decodes those too.
 ///
 /// # Errors
 /// `Cancelled`
@@ -66,7 +66,7 @@ pub(crate) fn sort(call: &Arc<Context>, cache: &CallCache, batch: &mut Batch, no
     Ok(later)
 }
 
-/// Looks for the chunks of units in the cache, and asks the stores whether they are current.
+/// Looks for chunks in the chunk cache, and asks the stores whether those that were found are current.
 fn find(
     call: &Arc<Context>,
     cache: &CallCache,
@@ -103,8 +103,8 @@ fn find(
     Ok(chunks)
 }
 
-/// Asks the stores which versions the objects of these units have. `None` for objects that do not exist; the inner
-/// `None` for objects whose version the store does not tell.
+/// Asks the stores which versions the stored objects of these chunks have now. `None` for objects that do not exist;
+/// the inner `None` for objects whose version the store does not tell.
 fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Option<Version>>>>> {
     let mut versions: Vec<Result<Option<Option<Version>>>> = (0..units.len()).map(|_| Ok(None)).collect();
     let mut others = Vec::new();
@@ -135,7 +135,7 @@ fn ask(call: &Arc<Context>, units: Vec<&Unit>) -> Result<Vec<Result<Option<Optio
     Ok(versions)
 }
 
-/// Whether the found chunk has the size that the unit needs.
+/// Whether the cached chunk has the size that this read expects for the chunk.
 fn fits(unit: &Unit, found: &FoundChunk) -> bool {
     match &found.chunk.content {
         KeptContent::Packed(packed) => packed.size_bytes() == unit.packed_size_bytes,
@@ -144,7 +144,7 @@ fn fits(unit: &Unit, found: &FoundChunk) -> bool {
     }
 }
 
-/// Waits until no other read decodes the chunks of these units for the cache. This read holds no memory and no claims.
+/// Waits until no other read decodes any of these chunks for the chunk cache. This read holds no memory and no claims.
 ///
 /// # Errors
 /// `Cancelled`

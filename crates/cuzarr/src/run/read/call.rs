@@ -1,4 +1,4 @@
-//! One call that reads. Its route is chosen once, for all batches.
+//! Executes one read call, of one array or of several arrays. Its route is chosen once, for all batches.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ pub struct ArrayRead<'a> {
     pub access: &'a Access,
     /// The store that holds the array's chunks.
     pub store: &'a Arc<dyn Store>,
-    /// The array's name in errors.
+    /// The array's name, which errors show.
     pub name: &'a str,
     /// The results that are filled from this array. A chunk that several results need is fetched and decoded once.
     pub results: &'a [ArrayResult<'a>],
 }
 
-/// One result of a read: its memory, and which elements it gets.
+/// One result of a read: its memory, and the elements of the array that fill it.
 #[derive(Clone, Copy)]
 pub struct ArrayResult<'a> {
-    /// The elements that are read.
+    /// The elements of the array that are read.
     pub of: ResultOf<'a>,
-    /// The memory of the result.
+    /// The memory into which the elements are read.
     pub out: &'a NdBuffer,
 }
 

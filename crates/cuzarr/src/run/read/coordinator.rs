@@ -1,5 +1,5 @@
-//! The coordinator of reads. It launches the batches of a plan while there is memory, and closes them when they come
-//! back.
+//! Runs the plan of a read: the coordinator starts batches and takes back those that are done. It launches the batches
+//! of a plan while there is memory, and closes them when they come back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ struct Reading<'a, D: Destination> {
     receiver: Receiver<usize>,
     flying: HashMap<usize, Arc<InFlight<D::Route>>>,
     launched: usize,
-    /// Units whose chunks are being decoded for the chunk cache by another read, so that this one can take them from
-    /// there.
+    /// Chunks that another read is decoding for the chunk cache now, so that this read can take them from the cache
+    /// later.
     later: Vec<Batch>,
 }
 
@@ -78,7 +78,8 @@ impl<D: Destination> Reading<'_, D> {
         self.read_later()
     }
 
-    /// Launches the chunks of a batch that this read decodes or places now, and keeps the others for later.
+    /// Starts to read the chunks of a batch, except those that another read decodes for the chunk cache; they are kept
+    /// for later.
     fn sort(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(cache) = self.call.cache.get() {
             let later = sort(self.call, cache, &mut batch, false)?;
@@ -92,8 +93,8 @@ impl<D: Destination> Reading<'_, D> {
         self.launch(batch)
     }
 
-    /// Waits for chunks that other reads decode for the chunk cache, and places them. Before that, this read has ended
-    /// its own work and returned its memory, so no two reads wait for each other.
+    /// Waits for chunks that other reads decode for the chunk cache, and puts their elements into this read's results.
+    /// Before that, this read has ended its own work and returned its memory, so no two reads wait for each other.
     fn read_later(&mut self) -> Result<()> {
         let Some(cache) = self.call.cache.get() else { return Ok(()) };
         for mut batch in std::mem::take(&mut self.later) {
@@ -153,7 +154,7 @@ impl<D: Destination> Reading<'_, D> {
         }
     }
 
-    /// Waits until no thread uses the call's memory any more, after the last launch or a failure.
+    /// Waits until no thread uses the call's memory any more, after the last batch was started or the call failed.
     fn land_the_rest(&mut self) {
         while !self.flying.is_empty() {
             if let Err(error) = self.close_next() {
@@ -261,7 +262,7 @@ fn hold_small_shards(call: &Arc<Context>, accesses: &[&Access], plans: &Plans) {
     }
 }
 
-/// Returns the sharding codec of a level.
+/// Returns the sharding codec of a codec chain at nesting level `level`; level 0 is the outermost.
 ///
 /// # Errors
 /// `Unsupported` if the chain has no such level. Plans that are made from the chain never ask for one.

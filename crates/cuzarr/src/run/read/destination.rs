@@ -1,4 +1,4 @@
-//! The trait between the coordinator of a read and the memory that takes the elements.
+//! The trait of result memory, host or device: it receives the batches of a read from the coordinator.
 
 use std::sync::Arc;
 
@@ -12,23 +12,24 @@ pub(crate) trait Destination {
     /// The type of the object that fetches and decodes one batch.
     type Route: BatchRoute + ?Sized;
 
-    /// The limits that a batch for this group of arrays must keep.
+    /// The limits that a batch with chunks of this group of arrays must keep, such as its size.
     fn room(&self, group: usize) -> Room;
 
     /// Starts a batch, or gives it back if there is no memory for it now. If `alone`, no other batch of this call is in
     /// flight; then this may wait for other calls, or fail.
     fn launch(&mut self, launcher: &Launcher<'_>, batch: Batch, alone: bool) -> Result<Launch<Self::Route>>;
 
-    /// Takes back a batch after each of its units has landed, is missing, or has failed.
+    /// Takes back a batch after each of its chunks was decoded, is missing in the store, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// Does work that is not urgent. The coordinator calls it before it waits for the store.
+    /// Does work that can wait until the coordinator would have to wait for the store. The coordinator calls it before
+    /// it waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Gives back memory that is kept for later batches, before the call waits for memory of other calls. No batch is
-    /// in flight.
+    /// Gives back memory that this read keeps for its later batches, before it waits for memory of other calls. No
+    /// batch is in flight.
     fn rest(&mut self) -> Result<()> {
         Ok(())
     }
@@ -37,7 +38,7 @@ pub(crate) trait Destination {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The outcome of launching a batch.
+/// Whether a batch of a read was started, or was given back because there was no memory for it.
 pub(crate) enum Launch<R: ?Sized> {
     Launched(Arc<InFlight<R>>),
     NoMemory(Batch),

@@ -37,11 +37,11 @@ pub(crate) struct Fetched {
     pub(crate) version: Option<Version>,
 }
 
-/// The number of a request, and the bytes or the error that came for it.
+/// The result of one small read: the number of its request, and the bytes or the error.
 type FetchItem = (usize, Result<Option<Vec<u8>>>);
 
-/// Reads parts of shards on the call's threads, and waits for them. A request without an answer is a failure. The
-/// shards stay open for the call.
+/// Reads parts of shards, such as indexes, on the call's threads, and waits until all have come. A request without an
+/// answer is a failure. The shards stay open for the call.
 pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result<Option<Fetched>>> {
     let begun = Instant::now();
     let (sender, receiver) = channel();
@@ -98,7 +98,7 @@ pub(crate) fn fetch(call: &Arc<Context>, requests: &[Request<'_>]) -> Vec<Result
     fetched.collect()
 }
 
-/// Waits for the outcome of another request.
+/// Waits until any of the requests ends, and returns its number with its bytes or error.
 ///
 /// # Errors
 /// `Cancelled`, while the requests still run; `StoreFailed` if the store dropped the sink.
@@ -112,7 +112,7 @@ struct Sink {
     array: usize,
     /// The number of the first request of this batch, counted over the requests of all arrays.
     first: usize,
-    /// For each request of the batch, the sizes and the version that are expected.
+    /// For each request of the batch, the allowed sizes of the bytes, and the version that the shard must have.
     expected: Vec<(SizeRule, Option<Version>)>,
     versions: Arc<[OnceLock<Version>]>,
     sender: Mutex<Sender<FetchItem>>,

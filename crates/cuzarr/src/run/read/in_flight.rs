@@ -1,4 +1,5 @@
-//! A batch in flight, and its state. Its route owns the memory of each state.
+//! A batch of a read that is in flight: its started requests, and the outcome of each of its chunks. Its route owns the
+//! memory of each state.
 //!
 //! | state | what happens | who does it |
 //! |---|---|---|
@@ -25,16 +26,18 @@ use crate::run::report::Stage;
 use crate::run::schedule::pool::{Here, Share};
 use crate::store::{ByteRange, Lease, OpenValues, ReadOutcome, ReadRequest, ReadSink, StoreExt, Version, Workers};
 
-/// From this many packed bytes on, several threads decode the units of one read.
+/// If the chunks of one read have at least this many decoded bytes, several threads decode them.
 const SHARED_READ_BYTES: usize = 1 << 18;
 
-/// Decodes and places the chunks of one batch as their bytes come. Any thread that brings bytes may call its methods.
+/// Decodes the chunks of one batch as their bytes come, and puts their elements into the results. Any thread that
+/// brings bytes may call its methods.
 pub(crate) trait BatchRoute: Send + Sync + 'static {
-    /// Lends memory for a read of `size_bytes`: the memory in which its bytes are needed, or scratch memory.
+    /// Lends memory to the store for a read of `size_bytes`: the memory where the route needs the bytes, or scratch
+    /// memory.
     fn lease(&self, batch: &Batch, read: usize, size_bytes: usize) -> Result<Box<dyn Lease>>;
 
-    /// Takes over the bytes of a finished read. Returns the scratch memory if the units must be landed one by one;
-    /// `None` if the bytes are in their place.
+    /// Takes over the stored bytes of a finished read, in the memory that was lent for it. Returns the scratch memory
+    /// if the units must be landed one by one; `None` if the bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
     /// The device in whose memory the store may hand over bytes, besides host memory.
@@ -47,80 +50,82 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         Err(foreign_memory())
     }
 
-    /// Takes over the bytes of a finished read in memory of the route's device. The route then decodes their units
-    /// itself.
+    /// Takes over the stored bytes of a finished read, in memory of the route's device. The route then decodes their
+    /// units itself.
     fn arrived_on_device(&self, _batch: &Batch, _read: usize, _bytes: Buffer) -> Result<()> {
         Err(foreign_memory())
     }
 
-    /// Decodes the stored bytes of one unit into the memory where the route needs them.
+    /// Decodes the stored bytes of one chunk into the memory where the route needs the elements.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
     /// Writes the fill value to a box of a result that has no chunk. `number` is the number of the unit; fills are
     /// counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
-    /// Whether [`BatchRoute::place_kept`] has work for this batch.
+    /// Whether this batch has cached chunks that the host must copy to the results with [`BatchRoute::place_kept`].
     fn places_kept(&self) -> bool {
         false
     }
 
-    /// Moves the elements of a cached chunk to the results. `kept` is its number in the batch.
+    /// Moves the elements of a chunk from the chunk cache to the results. `kept` is its number in the batch.
     fn place_kept(&self, _batch: &Batch, _kept: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Does the work that needs all units, after every unit ended. `_landed` are the units that landed. It runs on the
-    /// thread that ended the last unit, and does not run after a failure.
+    /// Does the work that needs all chunks of the batch, after the last of them came or was found missing. `_landed`
+    /// are the units that landed. It runs on the thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
 
-/// The packed bytes of chunks on a device, in one buffer or in several.
+/// The bytes of decoded chunks on a device, in one buffer or in several.
 #[derive(Clone)]
 pub(crate) enum PackedBytes {
-    /// One buffer that holds the packed bytes of all boxes.
+    /// One buffer that holds the decoded bytes for all boxes of a result.
     Together(Buffer),
-    /// For each box, a buffer that holds its packed bytes.
+    /// For each box of a result, a buffer that holds the decoded bytes.
     Each(Vec<Buffer>),
 }
 
-/// Decoded chunks of one layout on the device, as packed bytes, and the boxes of one result that they fill.
+/// Decoded chunks of one layout in device memory, with the boxes of one result that their elements fill.
 pub(crate) struct Packed {
     /// The result's number among the results of the call.
     pub(crate) out: usize,
     pub(crate) bytes: PackedBytes,
     pub(crate) layout: Arc<ChunkLayout>,
     pub(crate) boxes: Vec<TransferBox>,
-    /// Units whose decoded chunks go to the chunk cache, with the offsets of their packed bytes.
+    /// Chunks that also go to the chunk cache, each with the offset of its decoded bytes in the buffer.
     pub(crate) keep: Vec<(Unit, usize)>,
 }
 
-/// The work that a route into device memory does after a batch was fetched. All of it runs on the calling thread.
+/// A read route into device memory: the work on a batch after its bytes were fetched. All of it runs on the calling
+/// thread.
 pub(crate) trait DeviceRoute: BatchRoute {
     /// Size of the scratch memory that must be reserved before the batch can be decoded; 0 if it needs none.
     fn scratch_bytes(&self) -> u64 {
         0
     }
 
-    /// Prepares the decoding again, to use at most this much scratch memory. `None` leaves the decoding to the host.
+    /// Prepares the decoding of the batch again, to use at most `scratch_bytes` of scratch memory. `None` leaves the
+    /// decoding to the host.
     fn lay_out(&self, _batch: &Batch, _scratch_bytes: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Enqueues on streams what is left to do after fetching, above all the decoding. Returns the packed elements,
-    /// which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on `copies`.
-    /// Scratch memory is reserved already.
+    /// Enqueues on streams the rest of the work on a fetched batch, above all the decoding. Returns the packed
+    /// elements, which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on
+    /// `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
 
-    /// Checks whether the frames could be decoded, after the elements are in the results. Reports damage to the call,
-    /// and returns the elements that the host had to decode.
+    /// Checks whether all frames of the batch could be decoded, after its elements are in the results. Reports damage
+    /// to the call, and returns the elements that the host had to decode.
     fn check(&self) -> Result<Vec<Packed>>;
 
     /// Ends the batch after the call failed, so that its memory is free.
     fn give_up(&self);
 }
 
-/// The states of a batch in order, each with what its route holds in it.
+/// The stages of a batch in order: its bytes are fetched, all bytes came, it is being decoded, its elements are placed.
 pub(crate) enum State<Fetching, Fetched, Decoding> {
     Fetching(Fetching),
     Fetched(Fetched),
@@ -128,12 +133,12 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
     Placed,
 }
 
-/// The state of one batch, which changes as the batch is fetched, decoded and placed. Threads change it one after
+/// The stage in which one batch is, and the data that its route keeps in that stage. Threads change it one after
 /// another.
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// Makes the state of a batch that is being fetched.
+    /// Starts the stages of a batch whose bytes are being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -142,7 +147,7 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with what the route holds while the batch is fetched.
+    /// Calls `work` with the route's data of a batch whose bytes are still being fetched.
     ///
     /// # Errors
     /// `StoreFailed` when the batch was complete already.
@@ -153,7 +158,8 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         }
     }
 
-    /// Moves the batch to the state `Fetched`. From then on, no other thread fills it or waits for its state.
+    /// Moves a batch whose bytes have all come to the state `Fetched`. From then on, no other thread fills it or waits
+    /// for its state.
     pub(crate) fn fetched(&self, next: impl FnOnce(Fetching) -> Result<Fetched>) -> Result<()> {
         let mut state = self.state();
         if let State::Fetching(fetching) = std::mem::replace(&mut *state, State::Placed) {
@@ -162,12 +168,13 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(())
     }
 
-    /// Calls `work` if the batch is fetched but is not being decoded yet; else returns `None`.
+    /// Calls `work` if all bytes of the batch have come but it is not being decoded yet; else returns `None`.
     pub(crate) fn when_fetched<T>(&self, work: impl FnOnce(&mut Fetched) -> T) -> Option<T> {
         if let State::Fetched(fetched) = &mut *self.state() { Some(work(fetched)) } else { None }
     }
 
-    /// Moves a fetched batch to the state `Decoding`. `next` returns the new state and a value, which this returns.
+    /// Moves a fetched batch to the state `Decoding`, with the data that `next` makes for it. `next` returns the new
+    /// state and a value, which this returns.
     pub(crate) fn decoding<T: Default>(&self, next: impl FnOnce(Fetched) -> Result<(Decoding, T)>) -> Result<T> {
         let mut state = self.state();
         let State::Fetched(fetched) = std::mem::replace(&mut *state, State::Placed) else { return Ok(T::default()) };
@@ -176,26 +183,26 @@ impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
         Ok(packed)
     }
 
-    /// Ends the batch, and returns the state that it had.
+    /// Ends the batch, and returns the stage in which it was, with the route's data.
     pub(crate) fn end(&self) -> State<Fetching, Fetched, Decoding> {
         std::mem::replace(&mut *self.state(), State::Placed)
     }
 }
 
-/// The outcome of one unit of a batch so far.
+/// How far one chunk of a batch has come: not yet, decoded, missing, or in device memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// The unit is in flight, or failed.
+    /// The chunk's bytes have not come yet, or its read failed.
     Unknown,
-    /// The unit's elements, or its encoded bytes, are where its route wants them.
+    /// The chunk was decoded, or its stored bytes are in the memory from which the route will decode them.
     Landed,
-    /// The unit's chunk does not exist.
+    /// The store has no such chunk.
     Missing,
-    /// The store handed over the unit's bytes in device memory.
+    /// The store handed over the chunk's stored bytes in device memory.
     Resident,
 }
 
-/// A batch whose reads were started, with its route and the outcome of each unit.
+/// A batch whose reads were started, with its route and the outcome of each of its chunks.
 pub(crate) struct InFlight<R: ?Sized> {
     pub(crate) batch: Batch,
     outcomes: Mutex<Vec<Outcome>>,
@@ -203,12 +210,12 @@ pub(crate) struct InFlight<R: ?Sized> {
 }
 
 impl<R: ?Sized> InFlight<R> {
-    /// The numbers of the units that landed.
+    /// The numbers of the batch's chunks that were decoded, or are ready for the route to decode.
     fn landed(&self) -> Vec<usize> {
         self.units_that(Outcome::Landed)
     }
 
-    /// The numbers of the units whose chunk does not exist.
+    /// The numbers of the batch's chunks that the store does not have.
     pub(crate) fn missing(&self) -> Vec<usize> {
         self.units_that(Outcome::Missing)
     }
@@ -222,7 +229,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Tells the coordinator exactly once that a batch ended: when all its units ended, or at the latest when the ticket is
+/// Tells the coordinator exactly once that a batch ended: after its last chunk, or at the latest when the ticket is
 /// dropped.
 struct Ticket {
     number: usize,
@@ -266,24 +273,26 @@ struct Sink<R> {
     /// The number of the array whose reads this sink takes, and the number of the array's first read in the batch.
     array: usize,
     first: usize,
-    /// For each read, when it began, in nanoseconds from the beginning of the call.
+    /// For each read of the batch, its start time in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
     /// For each read, its size in bytes.
     size_bytes: Vec<AtomicU64>,
-    /// For each read, its range in the profiler.
+    /// For each read of the batch, the number of the profiler's time range that shows it.
     ranges: Vec<AtomicU64>,
-    /// Whether the chunks lie in shards of a known version. Such shards stay open between batches.
+    /// Whether the chunks lie in shards whose version is known from the shard's index. Such shards stay open between
+    /// batches.
     in_shards: bool,
 }
 
-/// The values that a destination needs to launch a batch.
+/// The call, the batch's number and the channel that a destination needs to start a batch.
 pub(crate) struct Launcher<'a> {
     pub(crate) call: &'a Arc<Context>,
     pub(crate) number: usize,
     pub(crate) sender: &'a Sender<usize>,
 }
 
-/// Starts to read a batch. Its number comes through `sender` when every unit ended. Failures are reported to the call.
+/// Starts the reads of a batch of chunks. Its number comes through `sender` when every unit ended. Failures are
+/// reported to the call.
 pub(crate) fn launch<R: BatchRoute>(launcher: &Launcher<'_>, batch: Batch, route: R) -> Arc<InFlight<R>> {
     let Launcher { call, number, sender } = *launcher;
     let kept = if route.places_kept() { batch.kept.len() } else { 0 };
@@ -355,7 +364,7 @@ fn fill<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>) {
     }
 }
 
-/// Places the batch's chunks from the chunk cache, on as many threads as the call may use if they are large.
+/// Puts chunks from the chunk cache into the results, on as many threads as the call may use if they are large.
 fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, count: usize) {
     let work = |flight: &InFlight<R>, ticket: &Ticket, kept: usize| {
         let placed = ticket.call.check_cancelled().and_then(|()| flight.route.place_kept(&flight.batch, kept));
@@ -378,13 +387,13 @@ fn place_kept<R: BatchRoute>(flight: &Arc<InFlight<R>>, ticket: &Arc<Ticket>, co
 }
 
 impl<R: BatchRoute> Sink<R> {
-    /// The read of the batch to which an item of the store's batch belongs; `None` if there is none.
+    /// Returns the read of the batch for which the store reports item `index`; `None` if there is none.
     fn read(&self, index: usize) -> Option<&Read> {
         // The store numbers the reads of one array only.
         (index < self.begun_ns.len()).then(|| &self.flight.batch.reads[self.first + index])
     }
 
-    /// Notes that a read of `size_bytes` begins, after a check that this size is allowed.
+    /// Notes that the store begins the read of item `index`, after a check that `size_bytes` is an allowed size.
     fn begin(&self, index: usize, size_bytes: u64) -> Result<usize> {
         self.ticket.call.check_cancelled()?;
         let read = self.read(index).ok_or_else(|| foreign_item(index))?;
@@ -582,7 +591,7 @@ pub(crate) fn shorter(call: &Context, index: &IndexRead, error: Error) -> Error 
     }
 }
 
-/// Where a range ends in its object, as an offset; `None` if it is not known.
+/// The offset in the stored object at which a read range ends; `None` if it is not known.
 fn end_of(range: ByteRange, size: SizeRule) -> Option<u64> {
     match (range, size) {
         (ByteRange::Span { offset, size_bytes }, _) => Some(offset.saturating_add(size_bytes)),

@@ -1,5 +1,5 @@
-//! Shard indexes that an open array keeps. A decoded index is used again as long as the shard has the same version,
-//! which each call asks the store. Elements are never kept.
+//! The shard indexes that an open array keeps in memory between calls. A decoded index is used again as long as the
+//! shard has the same version, which each call asks the store. Elements are never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub(crate) struct Indexes(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The kept indexes, each with a number that says in which order they came.
+    /// The kept shard indexes, each with a number that shows which one came first.
     known: HashMap<IndexPlace, (u64, Arc<VersionedIndex>)>,
     arrivals: BTreeMap<u64, IndexPlace>,
     next_arrival: u64,
@@ -50,13 +50,14 @@ impl Indexes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the kept index of the shard at this place; `None` if there is none. The caller must compare its version
-    /// with the store's.
+    /// Returns the kept index of the shard that `place` names; `None` if there is none. The caller must compare its
+    /// version with the store's.
     pub(crate) fn get(&self, place: &IndexPlace) -> Option<Arc<VersionedIndex>> {
         self.state().known.get(place).map(|(_, index)| Arc::clone(index))
     }
 
-    /// Keeps an index for later calls. Drops the oldest indexes while all together are larger than `limit_bytes`.
+    /// Keeps the index of a shard in memory for later calls. Drops the oldest indexes while all together are larger
+    /// than `limit_bytes`.
     pub(crate) fn keep(&self, place: &IndexPlace, index: &Arc<VersionedIndex>, limit_bytes: u64) {
         let mut state = self.state();
         state.forget(place);

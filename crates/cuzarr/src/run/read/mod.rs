@@ -1,4 +1,4 @@
-//! Reads: a plan's batches are launched, executed by their route, and closed when they come back.
+//! Executes the plans of reads: each batch of chunks is fetched and decoded on its route, and placed in the results.
 
 pub(crate) mod cached;
 pub(crate) mod call;

@@ -1,5 +1,5 @@
-//! The output of a read: one result, or regions in order. Each region is handed to the caller when it is complete, so
-//! one pipeline can read more than memory holds.
+//! Where a read puts its elements: one result, or regions that are handed to the caller in order. Each region is handed
+//! to the caller when it is complete, so one pipeline can read more than memory holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Selection, memory_shape};
 use crate::run::read::in_flight::Packed;
 
-/// A box of the result: its start and its extent.
+/// A box of elements in the result: its first index and its length along each dimension.
 pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 
-/// The result that a read fills: an nd-buffer, regions in order, or a table of variable-length elements.
+/// Where a read puts its elements: an nd-buffer, regions in order, or a table of variable-length elements.
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
-    /// A new table of variable-length elements, of this shape.
+    /// A read of variable-length elements, which makes its own table: the shape of the result.
     Elements(Vec<u64>),
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct InTurn {
     dtype: DType,
     /// The shape of each region, with a first dimension of 1.
     shapes: Vec<Vec<usize>>,
-    /// Bytes of the largest region.
+    /// Size of the largest region in bytes, which is the size of the memory for each region.
     region_bytes: usize,
-    /// How many more regions get memory of their own before memory is reused.
+    /// How many more regions get new memory before the memory of an earlier region is reused.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<OutFilling>,
@@ -45,8 +45,8 @@ struct OutFilling {
     lease: OutLease,
 }
 
-/// Memory of a region that is lent to the region's reader. When it is dropped, the memory can be used for another
-/// region.
+/// The memory of one region, lent to the thread that uses the region's elements. When it is dropped, the memory can be
+/// used for another region.
 struct OutLease {
     memory: Buffer,
     home: Sender<Buffer>,
@@ -59,8 +59,8 @@ impl Drop for OutLease {
     }
 }
 
-/// The elements of one region, for the reader of the regions. Dropping it lets its memory be reused, so kernels that
-/// use it must have ended by then.
+/// One region that a read hands to its caller: the elements, and an event that marks their arrival. Dropping it lets
+/// its memory be reused, so kernels that use it must have ended by then.
 pub(crate) struct Arrived {
     elements: NdBuffer,
     done: Event,
@@ -79,7 +79,8 @@ impl Arrived {
 }
 
 impl InTurn {
-    /// Makes the output for regions of these selections. There is memory for at most `at_once` of them at a time.
+    /// Makes the output of a read that hands over one region for each of these selections. There is memory for at most
+    /// `at_once` of them at a time.
     ///
     /// # Errors
     /// `OutOfMemory` if the memory of one region could not be addressed.
@@ -140,7 +141,7 @@ impl InTurn {
 }
 
 impl Out {
-    /// The shape of one result.
+    /// The shape of the result; empty for a read of regions one after another.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match self {
             Out::Whole(out) => out.shape().to_vec(),
@@ -181,8 +182,8 @@ impl Out {
     }
 }
 
-/// Groups packed elements and boxes of fill values by the region that they belong to. The first index of each box is
-/// the number of its region; afterwards it is 0.
+/// Groups decoded elements, and boxes to be filled with the fill value, by the region that they belong to. The first
+/// index of each box is the number of its region; afterwards it is 0.
 pub(crate) fn by_number(packed: Vec<Packed>, fills: Vec<Extent>) -> BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> {
     let mut regions: BTreeMap<usize, (Vec<Packed>, Vec<Extent>)> = BTreeMap::new();
     let take = |start: &mut [usize]| start.first_mut().map_or(0, std::mem::take);

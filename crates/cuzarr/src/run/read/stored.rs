@@ -1,4 +1,4 @@
-//! Scratch memory that the store fills with stored bytes; and the check of missing chunks that all routes share.
+//! Scratch memory for stored bytes that a route decodes later, and the check of missing chunks that all routes share.
 
 use std::any::Any;
 
@@ -9,14 +9,14 @@ use crate::run::schedule::budget::Reserved;
 use crate::run::schedule::scratch::ScratchBlock;
 use crate::store::Lease;
 
-/// Scratch memory for the stored bytes of one read, and a reservation for the bytes that the batch did not expect.
+/// Scratch memory for the stored bytes of one read; it reserves extra memory if more bytes come than were expected.
 pub(crate) struct Stored {
     block: ScratchBlock,
     _extra: Option<Reserved>,
 }
 
 impl Stored {
-    /// Converts a lease back to its type: this scratch memory (`Ok`), or the memory `L` that the route also lends
+    /// Converts the memory that the store hands back to its type: scratch memory (`Ok`), or the route's own memory `L`
     /// (`Err`).
     pub(crate) fn or<L: Any>(lease: Box<dyn Lease>) -> Result<std::result::Result<Box<Stored>, Box<L>>> {
         match lease.into_any().downcast::<Stored>() {
@@ -25,7 +25,8 @@ impl Stored {
         }
     }
 
-    /// Takes scratch memory for `size_bytes` stored bytes. The batch's reservation includes `counted_bytes` of them.
+    /// Takes scratch memory into which a store will read `size_bytes` stored bytes. The batch's reservation includes
+    /// `counted_bytes` of them.
     pub(crate) fn take(call: &Context, size_bytes: usize, counted_bytes: usize) -> Result<Box<Stored>> {
         // Incompressible bytes grow a little, because of headers and stored blocks.
         let expected = counted_bytes + counted_bytes / 16 + (1 << 16);

@@ -37,7 +37,8 @@ struct Counter {
 #[derive(Default)]
 struct State {
     used_bytes: u64,
-    /// Number of calls that wait for bytes. If it is 0, the system call that wakes them is skipped.
+    /// Number of calls that wait until other calls return reserved bytes. If it is 0, the system call that wakes them
+    /// is skipped.
     waiting: usize,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Reserved {
     bytes: u64,
 }
 
-/// A reservation of bytes of each kind. Dropping it returns the bytes.
+/// A reservation of host, pinned and device memory together, by size in bytes. Dropping it returns the bytes.
 pub(crate) struct Held {
     device: Reserved,
     _others: [Reserved; 2],
@@ -93,7 +94,7 @@ pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
 }
 
 impl Bytes {
-    /// Number of bytes of this kind in flight now.
+    /// Number of bytes of this kind of memory that are in flight now.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.lock().used_bytes
     }
@@ -104,7 +105,8 @@ impl Bytes {
         let _ = self.0.spare.set(Box::new(spare));
     }
 
-    /// Frees unused memory. Returns whether there was any. The caller does not hold the lock.
+    /// Frees memory that no call needs now, such as unused entries of the chunk cache. Returns whether there was any.
+    /// The caller does not hold the lock.
     fn make_room(&self) -> bool {
         self.0.spare.get().is_some_and(|spare| spare())
     }
@@ -161,12 +163,12 @@ impl Bytes {
 }
 
 impl Reserved {
-    /// The number of reserved bytes.
+    /// The number of bytes that this reserves.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Splits off up to `bytes` as another reservation.
+    /// Splits off up to `bytes` of this reservation as another reservation.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

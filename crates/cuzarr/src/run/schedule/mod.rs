@@ -1,4 +1,4 @@
-//! Resources that calls share: worker threads, memory, streams, and the right to write to a range of objects.
+//! Resources that calls share: worker threads, memory, streams, and locks on ranges of stored objects.
 
 pub(crate) mod budget;
 pub(crate) mod pool;

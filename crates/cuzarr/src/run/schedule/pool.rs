@@ -1,4 +1,5 @@
-//! The threads of calls. A job never waits for another job, so any number of calls can share the threads.
+//! The worker threads of calls: each call's share of the process's threads, and its queue of jobs. A job never waits
+//! for another job, so any number of calls can share the threads.
 //!
 //! All jobs of one batch of a read share a turn number, which is drawn when the batch begins. So threads finish a batch
 //! that was begun before they begin another, and the device gets its first batch soon.

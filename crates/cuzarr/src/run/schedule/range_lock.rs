@@ -12,12 +12,12 @@ use crate::store::Identity;
 
 /// A box of stored objects that a call writes: from the first to the last along each dimension of the array's grid.
 pub(crate) struct Objects {
-    /// The identity of the array. All writers of the array have the same.
+    /// The identity of the array to which the stored objects belong. All writers of the array have the same.
     pub(crate) array: Identity,
     pub(crate) bounds: Vec<(u64, u64)>,
 }
 
-/// The queue in which calls wait for the right to write to objects.
+/// The queue in which write calls wait until earlier writes of this process to the same stored objects are done.
 #[derive(Default)]
 pub(crate) struct Turns {
     queue: Mutex<RangeQueue>,
@@ -27,11 +27,12 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct RangeQueue {
     arrived: u64,
-    /// The calls in the order of arrival, each with its number and the objects that it writes to.
+    /// The write calls in the order of arrival, each with its number and the objects that it writes to.
     writers: Vec<(u64, Vec<Objects>)>,
 }
 
-/// The right to write to objects. Dropping it lets the next call go on.
+/// A lock on stored objects: while it exists, no other call of this process writes to them. Dropping it lets the next
+/// call go on.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     number: u64,
@@ -39,8 +40,7 @@ pub(crate) struct Turn {
 }
 
 impl Objects {
-    /// Whether both may contain the same object: the arrays share chunks, and the bounds overlap in each dimension that
-    /// both have.
+    /// Whether two boxes may contain the same stored object: the arrays share chunks, and the boxes overlap.
     pub(crate) fn overlap(&self, other: &Objects) -> bool {
         let mut dimensions = self.bounds.iter().zip(&other.bounds);
         dimensions.all(|(one, other)| one.0 <= other.1 && other.0 <= one.1) && self.array.has_same_chunks(&other.array)
@@ -60,9 +60,9 @@ impl RangeQueue {
 }
 
 impl Turns {
-    /// Waits until all earlier calls are done with these objects; fails if the token is cancelled first. A call that
-    /// writes to several arrays takes one turn for all of them. With one turn per array, two such calls could wait for
-    /// each other.
+    /// Waits until all earlier calls are done with the stored objects `objects`; fails if the token is cancelled first.
+    /// A call that writes to several arrays takes one turn for all of them. With one turn per array, two such calls
+    /// could wait for each other.
     ///
     /// # Errors
     /// `Cancelled`

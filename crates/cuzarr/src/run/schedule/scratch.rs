@@ -1,5 +1,5 @@
-//! Heap blocks for bytes between fetch and scatter. Blocks are reused, because a new block costs a page fault for every
-//! 4 KiB.
+//! Reusable blocks of host memory, for bytes that were fetched and are not in the result yet. Blocks are reused,
+//! because a new block costs a page fault for every 4 KiB.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,16 +27,16 @@ struct Free {
     kept_bytes: usize,
 }
 
-/// A block that is lent until it is dropped. Its initial content is unspecified.
+/// A block of scratch memory, which goes back for reuse when this is dropped. Its initial content is unspecified.
 pub(crate) struct ScratchBlock {
-    /// `None` only while it is being dropped.
+    /// The lent memory; `None` only while it is being dropped.
     block: Option<HostBytesMut>,
     size_bytes: usize,
     home: Scratch,
 }
 
 impl Scratch {
-    /// Takes a block of `size_bytes`.
+    /// Takes a block of scratch memory of `size_bytes`, an unused one if there is one.
     ///
     /// # Errors
     /// `OutOfMemory`

@@ -1,4 +1,5 @@
-//! Streams that are lent to a call. They are reused, because making a stream takes as long as reading a small chunk.
+//! CUDA streams that are lent to calls. They are reused, because making a stream takes as long as reading a small
+//! chunk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ const KEPT: usize = 32;
 /// Number of batches of one call that kernels decode at once.
 const DECODING: usize = 4;
 
-/// Streams that no call uses now, kept for reuse. Clones share them.
+/// CUDA streams that no call uses now, kept for reuse by any call. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<Vec<Stream>>>);
 
@@ -50,7 +51,7 @@ impl Decoders {
         Decoders { device, source: source.clone(), streams: Vec::new(), next: 0 }
     }
 
-    /// Returns the stream for the next batch.
+    /// Returns the CUDA stream on which the next batch decodes.
     pub(crate) fn next(&mut self) -> Result<Stream> {
         self.next = (self.next + 1) % DECODING;
         while self.streams.len() <= self.next {
@@ -59,12 +60,12 @@ impl Decoders {
         Ok(self.streams[self.next].clone())
     }
 
-    /// Waits for all work on all streams.
+    /// Waits for all work on the CUDA streams of this call.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(|stream| Ok(stream.synchronize()?))
     }
 
-    /// Returns the streams after all their work has ended.
+    /// Returns the call's CUDA streams for reuse, after all their work has ended.
     pub(crate) fn give_back(&mut self) {
         self.streams.drain(..).for_each(|stream| self.source.give_back(&stream));
     }

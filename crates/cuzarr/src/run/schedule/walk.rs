@@ -1,5 +1,5 @@
-//! Reading, working and writing at the same time, in separate threads. While one item is worked on, the next is read
-//! and the previous result is written.
+//! Reads, processes and writes many items at the same time, in separate threads. While one item is worked on, the next
+//! is read and the previous result is written.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -107,9 +107,9 @@ pub fn relay<I: Send, T: Send>(
     })
 }
 
-/// Reads, processes and writes any number of items. Separate threads read `ahead` items at a time and write the
-/// previous result; `work` runs in the calling thread. At most `ahead + 3` values exist at a time: `ahead` that are
-/// being read, the one that is worked on, its result, and the result before it.
+/// Reads, processes and writes items, with reading and writing in threads of their own. Separate threads read `ahead`
+/// items at a time and write the previous result; `work` runs in the calling thread. At most `ahead + 3` values exist
+/// at a time: `ahead` that are being read, the one that is worked on, its result, and the result before it.
 ///
 /// ```
 /// use cuzarr::plan::{Region, Regions};
@@ -141,7 +141,7 @@ pub fn walk<I: Send, T: Send, U: Send>(
     })
 }
 
-/// Runs `work` with a function that takes items, to be written. A separate thread writes each item while `work`
+/// Runs `work`, and writes the items that `work` hands over meanwhile. A separate thread writes each item while `work`
 /// continues with the next.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
-//! The coordinator of writes. It begins objects of the plan while there is memory, and workers gather, encode and
-//! deliver their chunks. One call never works on an object twice at the same time.
+//! Runs the plan of a write: the coordinator begins one stored object after another while there is memory. It begins
+//! objects of the plan while there is memory, and workers gather, encode and deliver their chunks. One call never works
+//! on an object twice at the same time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,30 +30,30 @@ use crate::store::StoreExt;
 /// Number of shards from which chunks are taken in turn, if elements come from device memory. So several files are
 /// written at a time: writing to one file is 20 times slower than writing to memory.
 const LANES: usize = 8;
-/// Number of objects that may be in flight for each thread.
+/// Number of stored objects (chunks or shards) that one write may have in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// How long to wait for an object to end before chunks that wait on the device are sent on. The object may need one of
-/// them.
+/// How long to wait until an object is written, before chunks that are still on the device are sent to the host. The
+/// object may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Number of attempts to write an object that other writers change at the same time. In each round, one writer
 /// succeeds.
 const MOST_ATTEMPTS: u32 = 24;
-/// Longest pause before the second attempt. It doubles with each attempt.
+/// Half of the longest pause before the second attempt to write an object. The longest pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
-/// If an object has at most the memory limit divided by this, memory for its maximum size is reserved. Then a far store
-/// is not asked for the real size.
+/// Memory for the maximum size of a stored object is reserved if that is at most the memory limit divided by this. Then
+/// a far store is not asked for the real size.
 const AFFORDABLE_SHARE: u64 = 16;
-/// The value that is written.
+/// The elements that a write stores: of fixed size or of variable length.
 #[derive(Clone)]
 pub enum Value {
-    /// Elements of one size, of the selection's shape.
+    /// Elements of fixed size, in memory of the selection's shape.
     Elements(NdBuffer),
     /// Elements of variable length, in the selection's C order.
     Variable(Arc<VariableElements>),
 }
 
-/// The part of a call that writes to one array.
+/// The part of a write call that concerns one array: its plan and its elements.
 pub(crate) struct OfArray<'a> {
     /// The array's number among the arrays of the call.
     pub(crate) number: usize,
@@ -108,7 +109,7 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
 }
 
 impl Value {
-    /// The device on which the elements lie.
+    /// The device in whose memory the elements to write lie.
     pub(crate) fn device(&self) -> Device {
         match self {
             Value::Elements(value) => value.device(),
@@ -125,7 +126,7 @@ impl Value {
     }
 }
 
-/// Where the elements of a write come from, and what brings them to the threads that encode.
+/// Where the elements of a write are: in host memory, in a table of variable-length elements, or on a device.
 enum Feeder {
     Host(Reader),
     Variable(Arc<VariableElements>),
@@ -133,7 +134,7 @@ enum Feeder {
 }
 
 impl Feeder {
-    /// Number of chunks that must be added before the first ones go on to the store.
+    /// Number of chunks that must be added before the device source passes on the first of them; 0 for host memory.
     fn chunks_wanted(&self) -> usize {
         match self {
             Feeder::Device(source) => source.chunks_wanted(),
@@ -141,18 +142,18 @@ impl Feeder {
         }
     }
 
-    /// Whether chunks with this coverage take no host memory except slabs on their way to the store.
+    /// Whether chunks that a write covers to this extent need no host memory except slabs, on their way to the store.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether chunks with this coverage are encoded by kernels.
+    /// Whether kernels encode chunks that a write covers to this extent: fully or in part.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
 }
 
-/// The inner chunks of one shard that still have to be sent to the threads.
+/// The inner chunks of one shard that are still to be encoded.
 type Lane = std::vec::IntoIter<Leaf>;
 
 struct Coordinator {
@@ -201,8 +202,8 @@ impl Coordinator {
         }
     }
 
-    /// Pauses before objects are written again. The pause is a random part of a time that grows with each attempt, so
-    /// that writers do not collide again.
+    /// Pauses before objects that other writers have changed are written again. The pause is a random part of a time
+    /// that grows with each attempt, so that writers do not collide again.
     fn pause(&self, attempt: u32) -> Result<()> {
         let most_ns = (FIRST_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLINGS))).as_nanos() as u64;
         let end = Instant::now() + Duration::from_nanos(RandomState::new().hash_one(attempt) % most_ns);
@@ -213,7 +214,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins to write the given objects, and gives their chunks to the threads.
+    /// Begins to write the given objects, and passes their chunks to threads or kernels that encode them.
     fn write_all(&mut self, objects: impl Iterator<Item = Result<Touched>>) -> Result<()> {
         let writing = Arc::clone(&self.writing);
         let is_guarded = writing.array.is_far() && writing.array.store().capabilities().conditional_writes;
@@ -273,7 +274,7 @@ impl Coordinator {
         self.flush()
     }
 
-    /// Sends on inner chunks of several shards in turn: one chunk of each shard.
+    /// Passes on the inner chunks of several shards in turn, to be encoded: one chunk of each shard.
     fn feed_in_turn(&mut self, lanes: &mut Vec<Lane>) -> Result<()> {
         while !lanes.is_empty() {
             lanes.iter_mut().filter_map(Iterator::next).try_for_each(|leaf| self.feed(leaf))?;
@@ -314,7 +315,7 @@ impl Coordinator {
         }
     }
 
-    /// Moves chunks that wait on the device one step further. Returns false if there are none.
+    /// Moves chunks that wait on the device one step further towards the store. Returns false if there are none.
     fn advance(&mut self) -> Result<bool> {
         match &mut self.feeder {
             Feeder::Device(source) => source.advance(&self.writing),

@@ -1,5 +1,5 @@
-//! Writes from device memory. Each chunk takes the route that its placement names (`crate::plan`). All routes share the
-//! slabs in which bytes cross the bus (`crate::run::write::downloads`).
+//! Writes elements that lie in device memory. Each chunk takes the route that its placement names (`crate::plan`). All
+//! routes share the slabs in which bytes cross the bus (`crate::run::write::downloads`).
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Brings the chunks of a value in device memory to the store, each on its route.
+/// Brings the elements of a write from device memory to the store, each chunk on its route.
 pub(crate) struct DeviceSource {
     value: NdBuffer,
     placement: DeviceWrite,
     stream: Stream,
     down: Downloads,
     gather: Gather,
-    /// The kernels that encode; `None` if the host encodes.
+    /// The write route for chunks that kernels encode; `None` if the host encodes all chunks.
     kernels: Option<Kernels>,
     resident: Resident,
-    /// Keeps the memory for slabs and arenas reserved.
+    /// Keeps memory reserved for the slabs and for the device memory that chunks are gathered in.
     _held: Held,
 }
 
@@ -54,7 +54,7 @@ impl DeviceSource {
         })
     }
 
-    /// Sends a chunk on its way to the store.
+    /// Adds a chunk to its route: to be encoded by kernels or by the host, or to be passed to a store on the device.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -71,7 +71,7 @@ impl DeviceSource {
         }
     }
 
-    /// Passes every chunk that waits on the device to the threads.
+    /// Passes every chunk that waits on the device on: to the threads that encode or store it, or to the store.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -83,8 +83,8 @@ impl DeviceSource {
         self.down.hand_all_over(writing)
     }
 
-    /// Passes the oldest chunks to the threads: those in flight, or else those that wait for more chunks. Returns false
-    /// if there are none.
+    /// Passes the oldest chunks on to threads that encode or store them: those in flight, else those that wait to be
+    /// gathered. Returns false if there are none.
     pub(crate) fn advance(&mut self, writing: &Arc<Writing>) -> Result<bool> {
         if !self.down.is_empty() {
             self.down.hand_over(writing)?;
@@ -108,17 +108,18 @@ impl DeviceSource {
         self.placement.chunks_wanted()
     }
 
-    /// Whether kernels encode chunks with this coverage.
+    /// Whether kernels encode chunks that a write covers to this extent: fully or in part.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         self.placement.encodes(coverage)
     }
 
-    /// Whether chunks with this coverage go from slabs directly to the store, without taking other host memory.
+    /// Whether chunks that a write covers to this extent go from slabs directly to the store, without other host
+    /// memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }
 
-    /// Ends the write after the last chunk: counts the device's work, and returns the streams.
+    /// Ends the write after its last chunk: counts the time that the device took, and returns the CUDA streams.
     pub(crate) fn finish(&mut self, writing: &Writing) -> Result<()> {
         writing.call.counters.settle()?;
         if let Some(kernels) = &mut self.kernels {
@@ -129,7 +130,7 @@ impl DeviceSource {
         Ok(())
     }
 
-    /// Drops the chunks that were not passed on, after a failure.
+    /// Drops the chunks that were not yet passed on to threads, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.gather.abandon();
         self.down.abandon();

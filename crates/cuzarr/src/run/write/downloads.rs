@@ -1,6 +1,6 @@
-//! Bytes on their way from a device to the host, slab by slab, and from there to the workers that encode or store them.
-//! If the store writes parts, a large object comes part by part, in turn with others (`crate::run::write::parts`). So
-//! no slab must hold a whole object.
+//! Copies bytes of a write from the device to the host, slab by slab, and passes them to threads that encode or store
+//! them. If the store writes parts, a large object comes part by part, in turn with others
+//! (`crate::run::write::parts`). So no slab must hold a whole object.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// The values that a write route needs to bring chunks from the device to the host.
+/// The things that a write route needs to copy chunks from the device to the host: elements, stream and slabs.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
-    /// The stream on which chunks are gathered.
+    /// The stream on which kernels gather the elements of chunks.
     pub(crate) stream: &'a Stream,
     pub(crate) down: &'a mut Downloads,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Downloads {
     pub(crate) ring: SlabRing,
     pub(crate) copies: Stream,
     under_way: VecDeque<Download>,
-    /// When a full slab is sent, at most this many slabs may be in flight.
+    /// Number of slabs that may still be in flight when the next slab is to be filled.
     most: usize,
     /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     part_bytes: Option<usize>,
@@ -40,27 +40,27 @@ pub(crate) struct Downloads {
     dtype: DType,
 }
 
-/// A slab whose bytes are being copied to the host, and what they are.
+/// A slab to which bytes are being copied from the device, and a description of the bytes.
 struct Download {
     slab: Slab,
     content: Content,
 }
 
 enum Content {
-    /// Whole chunks and where they lie in the slab.
+    /// Whole chunks, each with its range of bytes in the slab.
     Chunks(Vec<FrameAt>, What),
     /// Parts of large objects, in the order in which they are written.
     Parts(Vec<(Arc<Parts>, Range<usize>)>),
 }
 
-/// The form in which chunks are brought to the host.
+/// The form in which chunks of a write are copied to the host: plain elements, packed, or encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Elements of parts of chunks.
+    /// Plain elements, of those parts of chunks that the write replaces.
     Elements,
-    /// Whole chunks, packed.
+    /// Whole chunks in packed form, which the host encodes.
     Packed,
-    /// Frames that kernels made.
+    /// Frames: whole chunks that kernels encoded.
     Frames,
 }
 
@@ -88,7 +88,7 @@ impl Downloads {
         self.under_way.is_empty()
     }
 
-    /// Passes on the oldest slabs until another slab may be filled.
+    /// Passes the bytes of the oldest slabs on to threads, until another slab may be filled.
     pub(crate) fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while self.under_way.len() > self.most {
             self.hand_over(writing)?;
@@ -172,7 +172,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Enqueues a copy of device memory into a slab.
+    /// Enqueues a copy of `bytes` from device memory into a slab, from byte `offset_bytes` of the slab on.
     fn copy(&self, writing: &Writing, bytes: &Buffer, slab: &mut Slab, offset_bytes: usize) -> Result<()> {
         let (size_bytes, copies) = (bytes.size_bytes() as u64, &self.copies);
         let copy = || slab.download(bytes, offset_bytes, copies);
@@ -209,7 +209,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Drops the chunks that were not passed on, after a failure.
+    /// Drops the slabs whose chunks were not yet passed on to threads, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.under_way.clear();
     }

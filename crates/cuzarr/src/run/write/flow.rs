@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::run::write::object::Object;
 use crate::store::Unfinished;
 
-/// Writes a shard to the store as soon as its inner chunks are encoded, in their order.
+/// Writes a shard to the store inner chunk by inner chunk, in the shard's order, as soon as they are encoded.
 pub(crate) struct Flow {
     /// Maximum size of the shard in bytes.
     bound_bytes: u64,
@@ -18,20 +18,21 @@ pub(crate) struct Flow {
 }
 
 struct State {
-    /// Encoded chunks that are not written yet, by their C-order number; `None` for a chunk that is not stored.
+    /// Encoded inner chunks that are not written yet, by their C-order number in the shard; `None` for a chunk that is
+    /// not stored.
     waiting: HashMap<usize, Option<Vec<u8>>>,
-    /// `None` while a thread writes, and after a failure.
+    /// The part of the shard that is written so far; `None` while a thread writes, and after a failure.
     writer: Option<FlowWriter>,
 }
 
 struct FlowWriter {
     layout: Layout,
-    /// `None` before the first chunk that is stored.
+    /// The unfinished shard in the store; `None` before the first chunk that is stored.
     value: Option<Box<dyn Unfinished>>,
 }
 
 impl Flow {
-    /// Begins a shard whose inner chunks `touched` are written, and which has no others.
+    /// Begins a shard that gets the inner chunks `touched`, and in which all other inner chunks will be missing.
     pub(crate) fn new(sharding: &Sharding, bound_bytes: u64, touched: impl Iterator<Item = usize>) -> Flow {
         let mut waiting: HashMap<_, _> = (0..sharding.len()).map(|linear| (linear, None)).collect();
         touched.for_each(|linear| drop(waiting.remove(&linear)));
@@ -39,7 +40,7 @@ impl Flow {
         Flow { bound_bytes, state: Mutex::new(State { waiting, writer: Some(writer) }) }
     }
 
-    /// Takes an encoded inner chunk, and writes all chunks whose turn it is.
+    /// Takes an encoded inner chunk of the shard, and writes all chunks that come next in the shard's order.
     pub(crate) fn add(
         &self,
         object: &Object,

@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::plan::padded;
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Where a gather kernel puts the elements of each chunk.
+/// Where a gather kernel puts the elements that it takes from the caller's memory.
 pub(crate) enum GatherTo {
-    /// Into packed memory that holds only the part of the chunk that is written, with these strides.
+    /// Into contiguous memory that holds only the part of the chunk that is written, with these strides.
     Parts(Vec<isize>),
-    /// To their offsets in chunks that have one layout and one size: packed, or as plain elements.
+    /// To their positions in whole chunks that have one layout and one size: packed, or as plain elements.
     Chunks,
-    /// To their offsets in packed chunks of any layout.
+    /// To their positions in whole packed chunks, whose layouts may differ.
     PackedChunks,
 }
 
-/// How the chunks of one kind are gathered, and the chunks that are collected for it.
+/// Chunks that one kernel launch will gather from the caller's memory, and the form in which it does so.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
     /// Where a kernel puts the elements of each chunk.
@@ -47,7 +47,7 @@ impl Gathering {
         }
     }
 
-    /// Makes the transfers that gather these chunks. Chunks of one layout share a transfer.
+    /// Describes for a kernel how it gathers the elements of these chunks. Chunks of one layout share a transfer.
     pub(crate) fn transfers(&self, writing: &Writing, leaves: &[Leaf]) -> Result<Vec<Transfer>> {
         let mut transfers: Vec<Transfer> = Vec::new();
         let mut numbers = HashMap::new();
@@ -77,7 +77,7 @@ impl Gathering {
         Ok(transfers)
     }
 
-    /// Enqueues on `stream` that these chunks are gathered into `packed`.
+    /// Enqueues on `stream` a kernel that gathers the elements of these chunks from `value` into `packed`.
     pub(crate) fn gather(
         &self,
         writing: &Writing,

@@ -1,5 +1,5 @@
-//! Carries out writes. The coordinator starts work on the next object of the plan whenever there is memory for it. A
-//! route encodes the chunks of the object, which is then stored.
+//! Executes the plans of writes. The coordinator starts work on the next object of the plan whenever there is memory
+//! for it. A route encodes the chunks of the object, which is then stored.
 
 pub(crate) mod coordinator;
 pub(crate) mod device;

@@ -1,5 +1,5 @@
-//! Objects that are being written: in one request, part after part, or under a condition. A failed object is never
-//! written, so readers keep the old value.
+//! Stored objects (chunks or shards) that a call is writing: in one request, part after part, or under a condition. A
+//! failed object is never written, so readers keep the old value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,8 @@ use crate::run::engine::Engine;
 use crate::run::report::Stage;
 use crate::store::{Condition, Key, Payload, Store, StoreExt};
 
-/// If the pieces of a shard are smaller than this on average, they are copied into one buffer before they are stored.
+/// If the inner chunks of a shard are smaller than this on average, they are copied into one buffer before they are
+/// stored.
 const LEAST_PIECE_BYTES: usize = 32 << 10;
 
 /// A stored object that a call is writing: a chunk, or a shard.
@@ -27,19 +28,21 @@ pub(crate) struct Object {
     pub(crate) key: Arc<str>,
     /// Whether every element of the object is replaced, so that its old bytes are not needed.
     pub(crate) covered: bool,
-    /// Protects what other writers store in the object at the same time. `None` if the old bytes are not needed, or the
-    /// store has no conditional writes.
+    /// Keeps this write from replacing what another writer has stored in the object after its old bytes were read.
+    /// `None` if the old bytes are not needed, or the store has no conditional writes.
     pub(crate) guard: Option<Guard>,
     /// When dropped with the object, tells the coordinator that all work on the object has ended.
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Protects what other writers store in an object after this call has read its old bytes. Only the version that was
-/// read is replaced. If there is another version, the object is noted in `lost`, and its write begins again.
+/// Keeps a write from replacing an object that another writer has changed after its old bytes were read. Only the
+/// version that was read is replaced. If there is another version, the object is noted in `lost`, and its write begins
+/// again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
-    /// The condition under which the store replaces the object. It is set when the old bytes are read.
+    /// The condition under which the store replaces the object: that it still has the version that was read. It is set
+    /// when the old bytes are read.
     pub(crate) condition: OnceLock<Condition>,
 }
 
@@ -49,7 +52,7 @@ impl Guard {
     }
 }
 
-/// Old bytes that were read from the store: an object, or a part of it.
+/// Old bytes of a stored object, or of an inner chunk in it, that were read to be merged with new elements.
 #[derive(Clone)]
 pub(crate) struct StoredBytes {
     bytes: Arc<Vec<u8>>,
@@ -88,7 +91,7 @@ impl Object {
         Ok(found.map(|(bytes, _)| StoredBytes { range: 0..bytes.len(), bytes: Arc::new(bytes) }))
     }
 
-    /// The condition under which the store replaces the object.
+    /// The condition under which the store replaces the object; without a guard, it always does.
     fn condition(&self) -> &Condition {
         self.guard.as_ref().and_then(|guard| guard.condition.get()).unwrap_or(&Condition::Always)
     }
@@ -152,8 +155,8 @@ impl Object {
             .filter(|bound| *bound >= (LEAST_PIECE_BYTES * sharding.len()) as u64)
     }
 
-    /// Whether the object is written piece by piece, without putting the pieces together first. This needs a store that
-    /// writes parts, and pieces so large that joining them by a copy is not worthwhile.
+    /// Whether a shard is written inner chunk by inner chunk, without copying the chunks into one buffer first. This
+    /// needs a store that writes parts, and pieces so large that joining them by a copy is not worthwhile.
     pub(super) fn takes_pieces(&self, pieces: &[Vec<u8>]) -> bool {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         size_bytes >= LEAST_PIECE_BYTES * pieces.len()
@@ -161,7 +164,7 @@ impl Object {
             && !self.array.is_far()
     }
 
-    /// Writes the object from pieces that follow each other.
+    /// Writes a shard to the store from its encoded inner chunks and index, which follow each other in `pieces`.
     pub(super) fn store_pieces(&self, pieces: &[Vec<u8>]) -> Result<()> {
         let size_bytes: usize = pieces.iter().map(Vec::len).sum();
         self.flush(size_bytes, |store, key| {
@@ -185,7 +188,7 @@ impl Object {
     }
 }
 
-/// Adds the chunk's name to an error's trail.
+/// Adds the chunk's name to the text that tells where an error happened.
 pub(crate) fn at_chunk<T>(result: Result<T>, name: &ChunkName) -> Result<T> {
     result.at(|| name.to_string())
 }

@@ -15,46 +15,46 @@ use crate::run::write::object::at_chunk;
 use crate::run::write::writing::{Leaf, Seal, Writing};
 use crate::store::Unfinished;
 
-/// The content that the parts of a large object make up: a packed chunk, or a frame.
+/// The bytes of a large object that is written in parts: a packed chunk, or a chunk that kernels encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartsOf {
     /// A packed chunk, which is not stored when it only holds the fill value.
     Packed,
-    /// A frame.
+    /// A frame: a chunk that kernels encoded.
     Frame,
 }
 
 /// A large object whose bytes come from the device in parts, and are written part by part.
 pub(crate) struct Parts {
-    /// Dropped before `leaf`. The coordinator waits until the leaf is dropped, so nothing of a failed object is left
-    /// when the call returns.
+    /// The parts that wait to be written; dropped before `leaf`. The coordinator waits until the leaf is dropped, so
+    /// nothing of a failed object is left when the call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
-    /// Bytes that are stored before the parts and after them: a checksum, or nothing.
+    /// Bytes that are stored before the first part and after the last part of the object: a checksum, or nothing.
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
 struct State {
     waiting: VecDeque<Buffer>,
-    /// `None` while a thread writes, and after a failure.
+    /// The part of the object that is written so far; `None` while a thread writes, and after a failure.
     writer: Option<Writer>,
     failed: bool,
 }
 
-/// The object as the store has it so far.
+/// How far a large object is written.
 #[derive(Default)]
 struct Writer {
-    /// `None` before the first part that does not only hold the fill value.
+    /// The unfinished object in the store; `None` as long as all parts only hold the fill value.
     value: Option<Box<dyn Unfinished>>,
     /// Bytes of the parts that were written, or found to hold the fill value only.
     done_bytes: usize,
 }
 
 impl Parts {
-    /// Makes an object of `size_bytes` that is written in parts, with its checksum if it has one.
+    /// Begins an object of `size_bytes` that is written in parts, with a checksum if the device computed one.
     pub(crate) fn new(leaf: Leaf, of: PartsOf, size_bytes: usize, sealed: Option<Seal>) -> Parts {
         let checksum = |wanted: Location| match sealed {
             Some(Seal { checksum, location }) if location == wanted => seal(&[], checksum, location),
@@ -65,7 +65,7 @@ impl Parts {
         Parts { state: Mutex::new(state), leaf, of, size_bytes, before, after }
     }
 
-    /// Adds the next part, and lets a thread write it.
+    /// Adds the next part of the object, and lets a thread write it to the store.
     pub(crate) fn add(self: &Arc<Self>, writing: &Arc<Writing>, part: Buffer) {
         let mut state = self.lock();
         // Nobody will write the part, so its memory must be returned.
@@ -84,7 +84,7 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the parts that wait, and the parts that are added meanwhile.
+    /// Writes the waiting parts of the object to the store, and those that are added meanwhile.
     fn write_waiting(&self, writing: &Writing, mut writer: Writer) {
         loop {
             let mut state = self.lock();

@@ -1,5 +1,6 @@
-//! Where encoded chunks go. Any thread encodes inner chunks, in any order. The thread with a shard's last chunk makes
-//! the shard, unless the shard is written while its chunks come.
+//! The target of an encoded chunk: an object of its own in the store, or a position in a shard. Any thread encodes
+//! inner chunks, in any order. The thread with a shard's last chunk makes the shard, unless the shard is written while
+//! its chunks come.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +15,10 @@ use crate::run::write::flow::Flow;
 use crate::run::write::object::{Object, StoredBytes};
 use crate::store::ByteRange;
 
-/// Where the bytes of an encoded chunk go: they are an object, or lie in a shard.
+/// The target of an encoded chunk: an object of its own in the store, or a position in a shard.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// The encoded chunk is a whole object.
+    /// The encoded chunk becomes an object of its own in the store.
     Object(Arc<Object>),
     /// The chunk is an inner chunk of a shard, with this C-order number.
     Inner(Arc<WriteShard>, usize),
@@ -37,18 +38,19 @@ pub(crate) struct WriteShard {
     remaining: AtomicUsize,
 }
 
-/// The shard's old bytes with their index, if they were read.
+/// The old bytes of a shard of which a write replaces a part, if they were read.
 enum Base {
     Unknown,
     Missing,
     Known(StoredBytes, ShardIndex),
 }
 
-/// The new bytes of an inner chunk, or `None` when it is not stored. A chunk without a slot keeps its old bytes.
+/// The new bytes of an inner chunk of the shard, or `None` when the chunk is not stored. A chunk without a slot keeps
+/// its old bytes.
 struct Slot(Option<Vec<u8>>);
 
 impl Place {
-    /// Whether the encoded chunk is a whole object.
+    /// Whether the encoded chunk becomes an object of its own in the store.
     pub(crate) fn is_object(&self) -> bool {
         matches!(self, Place::Object(_))
     }
@@ -66,7 +68,7 @@ impl Place {
         matches!(self, Place::Object(object) if object.must_stay())
     }
 
-    /// The object in which the chunk lies, or which it is.
+    /// The stored object that contains the chunk, or that is the chunk itself.
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {
             Place::Object(object) => object,
@@ -90,7 +92,7 @@ impl Place {
         }
     }
 
-    /// Like [`Place::deliver`], for borrowed bytes.
+    /// Like [`Place::deliver`], for encoded bytes that the caller keeps.
     pub(crate) fn deliver_bytes(&self, encoded: &[u8]) -> Result<()> {
         match self {
             Place::Object(object) => object.send(Some(Cow::Borrowed(encoded))),
@@ -121,12 +123,13 @@ impl WriteShard {
         })
     }
 
-    /// Whether inner chunks are written as soon as they are encoded.
+    /// Whether this shard's inner chunks are written to the store one by one, as soon as they are encoded.
     pub(crate) fn flows(&self) -> bool {
         self.flow.is_some()
     }
 
-    /// Returns the shard's old bytes, which are read once. Other threads that need them wait.
+    /// Returns the old bytes of a shard of which a write replaces a part; they are read once. Other threads that need
+    /// them wait.
     fn base(&self) -> Result<MutexGuard<'_, Base>> {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*base, Base::Unknown) {
@@ -177,7 +180,7 @@ impl WriteShard {
         }
     }
 
-    /// Puts together the bytes of the whole shard from old and new chunks.
+    /// Puts together the bytes of the whole shard from new inner chunks and the old ones that are kept.
     fn assemble(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         let base = self.base()?;

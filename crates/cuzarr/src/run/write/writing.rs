@@ -1,4 +1,4 @@
-//! State that the chunks of one write share, and the chunks that workers encode.
+//! Data that all chunks of one write share, and the description of a chunk that is to be encoded.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +13,7 @@ use crate::plan::{Spacing, Touched, WritePlan};
 use crate::run::context::{CallArray, Context};
 use crate::run::write::place::Place;
 
-/// Everything that the chunks of one write share: the plan, the fill value, and what is made once.
+/// Data that all chunks of one write share, such as the plan, the fill value, and chunks that only hold the fill value.
 pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     pub(crate) array: CallArray,
@@ -21,7 +21,7 @@ pub(crate) struct Writing {
     /// Where the elements of a chunk lie, both in the value and in the packed chunk.
     pub(crate) spacing: Spacing,
     pub(crate) fill: Vec<u8>,
-    /// The fill value as one packed element.
+    /// One element with the fill value, in the form in which chunks are encoded.
     pub(crate) packed_fill: MadeOnce,
     /// By chunk shape, packed chunks whose elements all have the fill value.
     pub(crate) blanks: Mutex<HashMap<Vec<u64>, Arc<MadeOnce>>>,
@@ -34,7 +34,7 @@ pub(crate) struct Writing {
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
 }
 
-/// Bytes that are made once, by the first thread that needs them. Other threads wait for them.
+/// Bytes that all chunks of a write use, and that the first thread that needs them makes. Other threads wait for them.
 #[derive(Default)]
 pub(crate) struct MadeOnce {
     bytes: OnceLock<Arc<Vec<u8>>>,
@@ -54,7 +54,7 @@ impl MadeOnce {
     }
 }
 
-/// An innermost chunk to encode, and where its bytes go.
+/// An innermost chunk that a write must encode, and the object or shard that gets its bytes.
 pub(crate) struct Leaf {
     pub(crate) chunk: Touched,
     pub(crate) place: Place,
@@ -67,7 +67,7 @@ pub(crate) struct Seal {
     pub(crate) location: Location,
 }
 
-/// Where the new elements of a chunk come from, in the form in which they were brought to the host.
+/// The new elements of a chunk, in one of the forms in which threads of the host receive them.
 pub(crate) enum LeafValue {
     /// Elements in host memory, in the shape of the chunk's part of the selection. With index lists, all elements of
     /// the call.

@@ -1,4 +1,4 @@
-//! Reads of many items: each item must end exactly once, on any thread.
+//! Tests that read many items from a store: each item must end exactly once, on any thread.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender};

@@ -1,4 +1,4 @@
-//! A test suite for what every store must do. Each back end calls it from its tests:
+//! A test suite that every store must pass. Each back end calls it from its tests:
 //!
 //! ```
 //! # use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Values that are written in parts.
+//! Tests that stores write values in parts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Several threads that use a store at the same time.
+//! Tests in which several threads use a store at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

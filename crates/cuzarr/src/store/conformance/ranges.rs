@@ -1,4 +1,4 @@
-//! Parts of values.
+//! Tests that read ranges of values from a store.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Values and their keys: written, read, listed, deleted.
+//! Tests that write, read, list and delete values of a store.
 
 use std::sync::Arc;
 

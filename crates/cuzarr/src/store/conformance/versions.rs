@@ -1,4 +1,4 @@
-//! Identity and capabilities of a store, and versions of its values.
+//! Tests of a store's identity and capabilities, and of the versions of its values.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! Open files. The system limits their number for each process (`ulimit -n`).
+//! Counts the files that this process has open, and waits when there are too many of them. The system limits their
+//! number for each process (`ulimit -n`).
 //!
 //! A reading thread needs one or two files for a moment. So a process with many threads and a low limit can run out of
 //! files, although it keeps none open. Then opening a file waits until another thread closes one. If this process has
@@ -15,7 +16,7 @@ const WAIT: Duration = Duration::from_millis(1);
 /// Maximum number of attempts to open a file.
 const MOST_ATTEMPTS: usize = 5000;
 
-/// Number of attempts in a row without an open file in this process, after which it gives up. Then other processes
+/// If this process has no file open, it gives up after this many attempts in a row to open one. Then other processes
 /// certainly hold the files. One attempt proves nothing, because a file is counted a moment after it was opened.
 const MOST_ALONE: usize = 50;
 

@@ -114,7 +114,7 @@ fn fill_by(landing: &mut [u8], file: &File, bytes: &mut [u8], offset: u64) -> io
     Ok(())
 }
 
-/// The aligned blocks of memory that no read uses now; drives write their bytes into such blocks.
+/// Unused memory blocks, aligned so that drives can write into them directly, for reads around the page cache.
 fn landings() -> MutexGuard<'static, Vec<HostBytesMut>> {
     static LANDINGS: PerProcess<Mutex<Vec<HostBytesMut>>> = PerProcess::new();
     LANDINGS.get().lock().unwrap_or_else(PoisonError::into_inner)
@@ -129,7 +129,7 @@ fn take_landing() -> cuzarr_device::Result<HostBytesMut> {
     Ok(both)
 }
 
-/// The threads that read around the page cache now.
+/// Counts the threads that read around the page cache now, so that there are not too many.
 #[derive(Default)]
 struct Readers {
     count: Mutex<usize>,
@@ -138,7 +138,8 @@ struct Readers {
 
 static READERS: PerProcess<Readers> = PerProcess::new();
 
-/// The right of one thread to read around the page cache. Dropping it lets another thread read.
+/// Lets one thread read around the page cache; only a few threads may do so at a time. Dropping it lets another thread
+/// read.
 struct DirectTurn;
 
 impl DirectTurn {

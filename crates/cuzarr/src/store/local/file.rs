@@ -49,7 +49,7 @@ impl OpenFile {
     }
 }
 
-/// How to read bytes of the file that are not in the page cache.
+/// The way to read bytes of the file that are not in the page cache.
 #[cfg(target_os = "linux")]
 struct Cold {
     direct_io: DirectIo,
@@ -231,8 +231,7 @@ pub(in super::super) fn rename_if_absent(partial: &Path, target: &Path) -> io::R
     }
 }
 
-/// The result of an attempt to use a name that is taken: false if it is a value's; an error if it is a directory's,
-/// because no value can replace it.
+/// The result of giving a file a name that is taken: false if a value has it; an error if a directory has it.
 fn taken(target: &Path) -> io::Result<bool> {
     if target.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(false) }
 }

@@ -197,7 +197,7 @@ impl LocalStore {
         if self.options.read_only { Err(read_only_error(self, key)) } else { Ok(()) }
     }
 
-    /// Like [`Store::put`], but `fill` writes the value's bytes into an empty file.
+    /// Like [`Store::put`], but calls `fill` to write the value's bytes into an empty temporary file.
     pub(super) fn put_by(
         &self,
         key: &Key,
@@ -240,8 +240,8 @@ impl LocalStore {
         self.in_directory(key, |directory, name| self.write_in(directory, name, fill, &publish))
     }
 
-    /// Calls `work` with the directory and the file name that belong to a key. Calls it again if the directory vanished
-    /// meanwhile.
+    /// Calls `work` with the directory and the file name in which the value of a key is stored. Calls it again if the
+    /// directory vanished meanwhile.
     fn in_directory<T>(&self, key: &Key, work: impl Fn(&Path, &str) -> io::Result<T>) -> Result<T> {
         validate_value_key(key)?;
         let (parent, name) = key.rsplit_once('/').unwrap_or(("", key));
@@ -535,7 +535,7 @@ impl Partial {
         Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
-    /// Leaves the temporary file in place when this is dropped.
+    /// Drops this without deleting the temporary file.
     fn forget(mut self) {
         self.process = 0;
     }

@@ -138,8 +138,9 @@ impl Root {
         Ok(real.starts_with(root))
     }
 
-    /// The names in a directory that can be parts of keys, and for each whether it is a directory. Leaves out
-    /// unfinished values, names that are not UTF-8, links that are not followed, and special files.
+    /// The names of files and directories in `directory` that can be parts of keys, and for each whether it is a
+    /// directory. Leaves out unfinished values, names that are not UTF-8, links that are not followed, and special
+    /// files.
     pub(super) fn entries(&self, directory: &Path) -> Result<Vec<(String, bool)>> {
         let reader = match fs::read_dir(directory) {
             Ok(reader) => reader,
@@ -160,8 +161,8 @@ impl Root {
         Ok(entries)
     }
 
-    /// Whether an entry is a directory (`true`) or a file (`false`), with allowed links followed; `None` for other
-    /// kinds.
+    /// Whether an entry of a directory is a directory (`true`) or a file (`false`), with allowed links followed; `None`
+    /// for other kinds.
     fn kind_of(&self, entry: &fs::DirEntry) -> Result<Option<bool>> {
         let file_type = match entry.file_type() {
             Ok(file_type) => file_type,
@@ -178,8 +179,8 @@ impl Root {
         Ok(fs::metadata(&real).ok().filter(|target| target.is_dir() || target.is_file()).map(|target| target.is_dir()))
     }
 
-    /// Lists all keys below a directory. `above` has the real paths from the start to this directory. A link back to
-    /// one of them is not followed, because the walk would never end.
+    /// Lists the keys of all files below a directory. `above` has the real paths from the start to this directory. A
+    /// link back to one of them is not followed, because the walk would never end.
     pub(super) fn walk(
         &self,
         directory: &Path,
@@ -270,7 +271,7 @@ fn require_directory(real: PathBuf, prefix: &Key) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Opens the files of values for one batch.
+/// Opens the files of values in a local store, for the reads of one batch.
 pub(super) struct Reader {
     root: Arc<Root>,
     direct_io: DirectIo,
@@ -278,7 +279,7 @@ pub(super) struct Reader {
     /// directory that is deleted and created again needs a new handle.
     #[cfg(target_os = "linux")]
     handle: OnceLock<Option<fs::File>>,
-    /// Whether this batch has opened any value yet.
+    /// Whether this batch of reads has opened any value yet.
     #[cfg(target_os = "linux")]
     has_begun: AtomicBool,
 }

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 pub enum ZipMode {
     /// Reads the existing file, and writes nothing.
     Read,
-    /// Reads the file, and writes a new one with the old members and the added ones. The file need not exist.
+    /// Reads the file, and writes a new file with its members and the added ones. The file need not exist.
     Append,
     /// Writes a new file, which replaces an existing one when it is complete.
     Replace,
@@ -37,8 +37,8 @@ pub enum ZipMode {
 pub struct ZipOptions {
     /// Whether the file is read, appended to, replaced or created.
     pub mode: ZipMode,
-    /// The level of deflate, 1 to 9, with which new members are compressed. `None` stores them uncompressed, which
-    /// suits chunks.
+    /// The level, 1 to 9, with which deflate compresses new members of the ZIP file. `None` stores them uncompressed,
+    /// which suits chunks.
     pub deflate: Option<u32>,
     /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
     pub zip64: bool,
@@ -208,7 +208,8 @@ impl ZipArchive {
         Ok(state.view.clone())
     }
 
-    /// Returns the draft into which members are written, and makes it if there is none. An old file is copied first.
+    /// Returns the new ZIP file into which values are written, and begins it if there is none. An old file is copied
+    /// first.
     fn draft(&self) -> Result<Arc<Draft>> {
         let mut state = self.state();
         if state.is_closed {
@@ -251,8 +252,8 @@ impl ZipArchive {
         format!("{self}: key '{key}'")
     }
 
-    /// Calls `write` with the draft into which members are written. If the draft got its name meanwhile, `write`
-    /// returns `None`, and is called again with a new draft.
+    /// Calls `write` with the draft, which is the ZIP file that values are written into. If the draft got its name
+    /// meanwhile, `write` returns `None`, and is called again with a new draft.
     fn in_draft<T>(&self, key: &Key, write: impl Fn(&Arc<Draft>) -> Result<Option<T>>) -> Result<T> {
         self.check_writable(key)?;
         loop {

@@ -1,4 +1,4 @@
-//! Members that are compressed with deflate.
+//! Reads members of a ZIP file that are compressed with deflate.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use super::directory::{ZipMember, damaged};
 use super::{Archive, ZipStore};
 use crate::error::{Error, Result};
 
-/// Number of compressed bytes that are read at a time.
+/// Number of compressed bytes of a member that are read at a time, before they are decompressed.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Opens deflated members, which are read one window at a time; reports missing keys.
+/// Opens the members of a ZIP file that are compressed with deflate, which are read window by window; reports missing
+/// keys.
 pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {
@@ -64,8 +65,8 @@ impl Object for DeflatedMember {
     }
 }
 
-/// Decompresses the bytes of a member from `offset` on. If they are all `size_bytes` of the member, the checksum is
-/// verified.
+/// Decompresses a member of a ZIP file, and fills `bytes` with its bytes from `offset` on. If they are all `size_bytes`
+/// of the member, the checksum is verified.
 pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset: u64, bytes: &mut [u8]) -> Result<()> {
     let mut decoder = DeflateDecoder::new(packed);
     let failed = |error: io::Error| match error.downcast::<Error>() {
@@ -83,7 +84,7 @@ pub(super) fn inflate(packed: impl Read, size_bytes: u64, checksum: u32, offset:
     Ok(())
 }
 
-/// Reads the compressed bytes of a member, one window at a time.
+/// Reads the compressed bytes of a member of a ZIP file, one window at a time.
 struct Packed<'a> {
     archive: &'a Archive,
     at: u64,

@@ -6,7 +6,7 @@ use super::super::key::validate_key;
 use super::Archive;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes of records of the ZIP format, without their variable parts.
+/// Sizes in bytes of the records of the ZIP format, without names, comments and extra fields.
 pub(super) const END_BYTES: usize = 22;
 pub(super) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR64_BYTES: usize = 20;
@@ -20,14 +20,15 @@ const COMMENT_BYTES: usize = u16::MAX as usize;
 /// files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
-/// Maximum size of a directory that is read. It has more than two million members with names of usual length.
+/// Maximum size of the directory of a ZIP file that is read, in bytes. It has more than two million members with names
+/// of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Flags of a member: it is encrypted; a record after its bytes has its sizes and checksum.
+/// Bits in a member's flags: the member is encrypted; a record after its bytes has its sizes and checksum.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Sizes of the record after a member's bytes, including its signature: with 32-bit numbers, and with 64-bit numbers.
+/// Sizes in bytes of the record after a ZIP member's bytes, with its signature: with 32-bit and with 64-bit numbers.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 
@@ -38,16 +39,17 @@ const DEFLATE_MOST: u64 = 1032;
 #[derive(Debug)]
 pub(super) struct ZipMember {
     pub(super) is_deflated: bool,
-    /// Offset of the member's header.
+    /// Offset of the member's header in the ZIP file.
     pub(super) header_at: u64,
-    /// Offset of the next member, or of the directory after the last one.
+    /// Offset at which the member must have ended: that of the next member, or of the directory after the last one.
     pub(super) limit: u64,
     pub(super) packed_bytes: u64,
     pub(super) size_bytes: u64,
     pub(super) checksum: u32,
-    /// Offset of the member's bytes. It is set once the member's own header has been read.
+    /// Offset of the member's bytes in the ZIP file, after the member's header. It is set once the member's own header
+    /// has been read.
     pub(super) data_at: OnceLock<u64>,
-    /// Size of the name, which the header repeats.
+    /// Size of the member's name in bytes; the member's header repeats the name.
     name_bytes: u64,
     is_described_behind: bool,
 }
@@ -67,12 +69,12 @@ impl ZipMember {
         (gap - behind <= u64::from(u16::MAX)).then_some(at)
     }
 
-    /// Bytes from the member's header to the next member.
+    /// Number of bytes from the start of this member's header to the next member of the ZIP file.
     pub(super) fn span_bytes(&self) -> u64 {
         self.limit - self.header_at
     }
 
-    /// Number of bytes before the next member that are beside this member's header, name and data.
+    /// Number of bytes up to the next member that are neither this member's fixed header, nor its name, nor its data.
     fn gap(&self) -> Option<u64> {
         self.span_bytes().checked_sub(LOCAL_BYTES + self.name_bytes)?.checked_sub(self.packed_bytes)
     }
@@ -115,26 +117,26 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64> {
 
 /// Facts about a ZIP file's directory, from the records at the file's end.
 pub(super) struct DirectoryEnd {
-    /// Offset of the directory's end.
+    /// Offset in the file at which the directory ends.
     pub(super) at: u64,
     pub(super) offset: u64,
     pub(super) size_bytes: u64,
     count: Count,
-    /// The comment of the file.
+    /// The comment of the ZIP file.
     pub(super) comment: Vec<u8>,
 }
 
 /// The number of members that the records at the end of a ZIP file state. It is only used to check the directory.
 #[derive(Clone, Copy)]
 enum Count {
-    /// The number in the ZIP64 record.
+    /// The exact number of members, from the ZIP64 record.
     Exact(u64),
-    /// The 16-bit number in the end record. Writers without ZIP64 drop the higher bits, or set all bits.
+    /// The 16-bit number of members from the end record. Writers without ZIP64 drop the higher bits, or set all bits.
     Low(u16),
 }
 
 impl Count {
-    /// Whether a directory of `found` members agrees with the stated number.
+    /// Whether a directory in which `found` members were found agrees with the number that the file states.
     fn allows(self, found: usize) -> bool {
         match self {
             Count::Exact(count) => found as u64 == count,
@@ -185,10 +187,10 @@ impl DirectoryEnd {
     }
 }
 
-/// The directory of a ZIP file, which lists its members.
+/// The directory of a ZIP file: the list of its members, at the file's end.
 pub(super) struct Directory {
     bytes: Vec<u8>,
-    /// Offset of the directory in the file. Members must end before it.
+    /// Offset of the directory in the ZIP file. Members must end before it.
     pub(super) at: u64,
     /// Number of bytes in the file before the ZIP archive, such as a program that unpacks it. Offsets in the archive do
     /// not count them.
@@ -219,7 +221,7 @@ impl Directory {
         Ok(Directory { bytes, at, moved, end })
     }
 
-    /// The entries of all members, in the order of the directory.
+    /// Parses the directory's entries of all members, in the order of the directory.
     ///
     /// # Errors
     /// `StoreFailed` for a damaged directory; `Unsupported` for members that cannot be read.
@@ -228,12 +230,12 @@ impl Directory {
     }
 }
 
-/// The directory's entry for one member.
+/// The entry of one member in the directory of a ZIP file.
 pub(super) struct DirectoryEntry<'a> {
     /// The member's key; `None` for folders, and for names that are not valid keys.
     pub(super) key: Option<&'a str>,
     pub(super) member: Arc<ZipMember>,
-    /// The bytes of the entry in the directory.
+    /// The bytes of this member's entry in the directory.
     pub(super) record: &'a [u8],
 }
 
@@ -280,7 +282,7 @@ fn parse_directory<'a>(
     Ok(members.into_iter().map(entry).collect())
 }
 
-/// Whether all of `rest` is the directory's signature, which may follow the entries.
+/// Whether all of `rest` is the digital signature record that may follow the entries of a ZIP directory.
 fn is_signature(rest: &[u8]) -> bool {
     rest.starts_with(b"PK\x05\x05") && u16_at(rest, 4).is_ok_and(|size_bytes| rest.len() == 6 + usize::from(size_bytes))
 }
@@ -334,8 +336,8 @@ fn parse_entry(bytes: &[u8], moved: u64) -> Result<(&[u8], ZipMember, usize)> {
     Ok((name, member, entry_bytes))
 }
 
-/// Returns the values of three 32-bit fields of a directory entry. For those that are all ones, the value is in the
-/// ZIP64 field of `extra`, in the same order.
+/// Returns the full values of a directory entry's two sizes and its offset, which have 32-bit fields. For those that
+/// are all ones, the value is in the ZIP64 field of `extra`, in the same order.
 fn zip64(fields: [u32; 3], extra: &[u8]) -> Result<[u64; 3]> {
     let mut rest = extra;
     let mut large: &[u8] = &[];

@@ -33,18 +33,18 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// Maximum size of a file, and maximum number of its members, if ZIP64 is not allowed.
+/// Without ZIP64: the maximum size of a ZIP file, and the maximum number of its members.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file, which the draft replaces.
+    /// Any file or none; the draft replaces it.
     Anything,
-    /// No file.
+    /// No file: the draft must not replace one.
     Nothing,
-    /// Only the file from which the draft was made, unchanged.
+    /// Only the old file from which members were copied, unchanged.
     File(Version),
 }
 
@@ -55,20 +55,21 @@ pub(super) struct Draft {
     partial: Partial,
     writing: DraftWriting,
     expected: Expected,
-    /// Offset in the draft at which the next member begins.
+    /// Offset in the new ZIP file at which the next member will begin.
     end: AtomicU64,
     members: Values<Arc<Written>>,
     base: Option<DraftBase>,
     /// Whether new members can be written: the bytes of the old file were copied, or are not needed.
     is_prepared: Mutex<bool>,
-    /// Whether the draft has changes that the file at the real name lacks.
+    /// Whether something was written to the draft, or deleted, that the file at the real name does not show.
     is_changed: AtomicBool,
-    /// Whether the file has its real name. Writers hold a read lock while they write.
+    /// Whether the draft already has its real name, so that nothing more can be written to it. Writers hold a read lock
+    /// while they write.
     is_published: RwLock<bool>,
 }
 
-/// The old file whose members the draft keeps. Its bytes are copied before the first new member is written, unless all
-/// its members have been deleted by then.
+/// The old ZIP file whose members the draft keeps. Its bytes are copied before the first new member is written, unless
+/// all its members have been deleted by then.
 struct DraftBase {
     file: fs::File,
     version: Version,
@@ -78,25 +79,26 @@ struct DraftBase {
     is_kept: AtomicBool,
 }
 
-/// The parts of the old file that are kept besides its members.
+/// The parts of the old ZIP file, besides its members, that the new file keeps.
 #[derive(Default)]
 struct KeptMember {
-    /// Directory entries whose names are not valid keys, such as folders.
+    /// Directory entries of the old file whose names are not valid keys, such as folders.
     others: Vec<Vec<u8>>,
     comment: Vec<u8>,
-    /// Number of bytes before the archive. Offsets in the archive do not count them.
+    /// Number of bytes before the ZIP archive in the file, such as a program that unpacks it. Offsets in the archive do
+    /// not count them.
     moved: u64,
 }
 
-/// A member of the draft, copied from the old file or new.
+/// A member of the new ZIP file, either kept from the old file or newly written.
 struct Written {
     member: Place,
     version: Version,
-    /// The member's directory entry, if the member was copied from the old file.
+    /// The member's directory entry in the old file, if the member was copied from there.
     record: Option<Vec<u8>>,
 }
 
-/// Where the bytes of a member are: in the old file, or in the draft.
+/// Where the bytes of a member are now: in the old ZIP file, or written to the draft.
 enum Place {
     Copied(Arc<ZipMember>),
     New { is_deflated: bool, header_at: u64, data_at: u64, packed_bytes: u64, size_bytes: u64, checksum: u32 },
@@ -146,7 +148,7 @@ impl Draft {
         })
     }
 
-    /// Makes a draft with the members of the ZIP file at `path`, to which others can be added.
+    /// Makes a draft that keeps the members of the ZIP file at `path`, and to which others can be added.
     pub(super) fn copy(path: &Path, archive: &Archive, writing: DraftWriting) -> Result<Draft> {
         let version = archive.version.clone().ok_or_else(|| damaged("the file has no version"))?;
         let mut draft = Draft::create(path, writing, Expected::File(version.clone()))?;
@@ -171,8 +173,8 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Copies the bytes of the old file before anything else is written. If none of its members is left, nothing is
-    /// copied.
+    /// Copies the bytes of the old file into the draft, before anything else is written there. If none of its members
+    /// is left, nothing is copied.
     fn prepare(&self) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let mut is_prepared = self.is_prepared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +205,7 @@ impl Draft {
         self.base.as_ref().filter(|base| base.is_kept.load(Ordering::Relaxed)).map(|base| &base.kept)
     }
 
-    /// Reserves `size_bytes` of the draft for a new member, and returns their offset.
+    /// Reserves `size_bytes` bytes of the new ZIP file for a member, and returns their offset in the file.
     fn take_room(&self, size_bytes: u64) -> Result<u64> {
         self.prepare()?;
         self.is_changed.store(true, Ordering::Relaxed);
@@ -282,7 +284,7 @@ impl Draft {
         })))
     }
 
-    /// Removes members from the draft's directory. Returns false if the file already has its real name.
+    /// Removes members from the directory of the new ZIP file. Returns false if the file already has its real name.
     pub(super) fn remove(&self, remove: impl FnOnce(&Names) -> Result<()>) -> Result<bool> {
         let Some(_unpublished) = self.unpublished() else { return Ok(false) };
         self.is_changed.store(true, Ordering::Relaxed);
@@ -308,7 +310,7 @@ impl Draft {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// Writes the directory, and gives the file its real name.
+    /// Writes the directory of the ZIP file, and gives the file its real name.
     pub(super) fn publish(&self) -> Result<()> {
         let mut is_published = self.is_published.write().unwrap_or_else(PoisonError::into_inner);
         if *is_published {
@@ -373,9 +375,9 @@ impl Draft {
         Ok(())
     }
 
-    /// The keys of all members, in the order that the directory will have. Documents come first, upper levels before
-    /// lower ones, so that a reader of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks follow in the order
-    /// in which they lie in the file.
+    /// The keys of all members of the new ZIP file, in the order that its directory will have. Documents come first,
+    /// upper levels before lower ones, so that a reader of a hierarchy finds them together (OME-Zarr's RFC 9). Chunks
+    /// follow in the order in which they lie in the file.
     fn ordered(&self) -> Result<Vec<String>> {
         let mut keys = Vec::new();
         for key in self.members.list("")? {
@@ -425,7 +427,7 @@ impl Draft {
         })
     }
 
-    /// The file in which a member's bytes lie: the old one, or the draft.
+    /// The file in which the bytes of a member lie: the old ZIP file, or the draft.
     fn file_of(&self, written: &Written) -> &fs::File {
         match (&written.member, &self.base) {
             (Place::Copied(_), Some(base)) => &base.file,
@@ -433,7 +435,8 @@ impl Draft {
         }
     }
 
-    /// Reads bytes of a member from `offset` on. If these are all of its bytes, their checksum is verified.
+    /// Reads bytes of a member of the draft from byte `offset` of the member on. If these are all of its bytes, their
+    /// checksum is verified.
     fn read(&self, written: &Written, bytes: &mut [u8], offset: u64) -> Result<()> {
         let file = self.file_of(written);
         let read_at = |bytes: &mut [u8], offset: u64| {
@@ -476,7 +479,7 @@ fn replaced(message: &str) -> Error {
     Error::new(ErrorKind::StoreFailed, message).with_hint("open it again")
 }
 
-/// The names of a draft's members, for removing some of them.
+/// The keys of a draft's members, from which some can be removed.
 pub(super) struct Names<'a>(&'a Values<Arc<Written>>);
 
 impl Names<'_> {
@@ -489,7 +492,7 @@ impl Names<'_> {
     }
 }
 
-/// Reads the compressed bytes of one member from the file that has them.
+/// Reads the compressed bytes of one member from the old ZIP file or from the new one.
 struct Packed<'a> {
     file: &'a fs::File,
     at: u64,
@@ -505,10 +508,10 @@ impl Read for Packed<'_> {
     }
 }
 
-/// Opens the members of a draft for reading.
+/// Opens the members of a ZIP file that is being written, to read them.
 pub(super) struct Members(pub(super) Arc<Draft>);
 
-/// A member that is being read.
+/// A member of the draft that is open for reading.
 pub(super) struct OpenMember {
     draft: Arc<Draft>,
     written: Arc<Written>,
@@ -551,14 +554,14 @@ impl Object for OpenMember {
     }
 }
 
-/// A member of the draft whose bytes are written in parts.
+/// A member of the new ZIP file whose bytes are written in parts.
 struct GrowingArchive {
     draft: Arc<Draft>,
     key: String,
     size_bytes: u64,
     header_at: u64,
     data_at: u64,
-    /// For each part that was written, its offset, checksum and size.
+    /// For each part of the member that was written: its offset, a hasher with its checksum, and its size.
     sums: Mutex<Vec<(u64, Hasher, u64)>>,
 }
 

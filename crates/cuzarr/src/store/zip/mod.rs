@@ -42,7 +42,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// In a near store, several threads may read one member from this size on.
+/// In a near store, several threads may read one ZIP member if it has at least this many bytes.
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// A small deflated member is read by one request, with its header and at most this many further bytes.
@@ -62,7 +62,7 @@ struct Archive {
     /// The version of the file whose directory was read.
     version: Option<Version>,
     is_far: bool,
-    /// Whether some member's bytes began at another offset than in a file without gaps.
+    /// Whether a member's bytes were found at another offset than in a ZIP file without gaps.
     has_gaps: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl ZipStore {
         Ok(ZipStore { archive: Arc::new(archive), members })
     }
 
-    /// Finds out where the bytes of these members begin, with one batch of requests.
+    /// Finds out at which offsets of the ZIP file the bytes of these members begin, with one batch of requests.
     ///
     /// # Errors
     /// The error of the first member that cannot be located. The other members are located anyway.
@@ -118,7 +118,7 @@ impl ZipStore {
         outcome
     }
 
-    /// The probable offset of a member's bytes, if its header need not be read first.
+    /// The offset in the ZIP file at which a member's bytes probably begin; `None` if its header must be read first.
     fn expected_at(&self, member: &ZipMember) -> Option<u64> {
         // In a near store, finding the place of a large member is quick. Several threads can then read it.
         let is_worth_it = self.archive.is_far || member.size_bytes < LARGE_BYTES;
@@ -126,8 +126,8 @@ impl ZipStore {
         if is_worth_it && is_likely { member.expected_at() } else { None }
     }
 
-    /// The single request with which the wanted part of a member is read. `None` if its bytes must be located first, or
-    /// if it is decompressed one window at a time.
+    /// Makes the single request that reads the wanted part of a member from the ZIP file. `None` if its bytes must be
+    /// located first, or if it is decompressed one window at a time.
     fn request_for(&self, member: &Arc<ZipMember>, offset: u64, size_bytes: u64) -> Option<(ReadRequest, Wanted)> {
         let is_whole = size_bytes == member.size_bytes;
         if member.is_deflated {

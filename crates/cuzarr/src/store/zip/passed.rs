@@ -1,4 +1,4 @@
-//! Reads of members that are passed on as reads of the file, one request for each member.
+//! Reads members of a ZIP file by reading ranges of the file, with one request for each member.
 //!
 //! The bytes of a stored member go from the file into the caller's memory. If all of a member is read, the threads that
 //! fill the memory compute its checksum while the bytes are in the cache. If a member's own header was not read yet,
@@ -20,43 +20,43 @@ use super::directory::{ZipMember, damaged};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::store::{Lease, OpenValues, ReadOutcome, ReadSink, Version, Workers, write_to};
 
-/// Maximum size of the members that are fetched again at a time.
+/// Maximum size of all members that are read again at a time, because they did not begin at the expected offset.
 const AGAIN_BYTES: u64 = 64 << 20;
 
-/// A sink for reads of members from the ZIP file. It passes each call on to the batch's sink, with the item's
-/// number in the batch.
+/// A sink for the ranges of the ZIP file that contain the wanted members. It passes each call on to the batch's sink,
+/// with the item's number in the batch.
 pub(super) struct Passed(Arc<PassedShared>);
 
 struct PassedShared {
     zip: ZipStore,
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,
-    /// Threads for decompression and searches, which should not block a connection.
+    /// The threads that decompress members and search for them, so that a connection's thread need not.
     workers: Option<Arc<dyn Workers>>,
     remaining: AtomicUsize,
-    /// Numbers of items whose member did not begin where it was expected.
+    /// Numbers of the items whose member did not begin at the expected offset.
     misplaced: Mutex<Vec<usize>>,
 }
 
-/// The request for one member, or a part of it.
+/// One item of a batch: a member, or a part of it, and the caller's memory for its bytes.
 pub(super) struct Item {
-    /// The item's number in the whole batch.
+    /// The number of the item in the batch of reads that the caller asked for.
     pub(super) place: usize,
     pub(super) key: String,
     pub(super) what: Wanted,
-    /// The caller's memory, while the member is not in it yet.
+    /// The caller's memory for the member, until the member's bytes are in it.
     pub(super) lent: Lent,
 }
 
 /// The caller's memory, kept until a member's bytes have come.
 type Lent = Mutex<Option<Box<dyn Lease>>>;
 
-/// The bytes that a request to the ZIP file reads.
+/// The part of the ZIP file that one request reads: a part of a member, or all of it.
 pub(super) enum Wanted {
-    /// A part of a stored member.
+    /// A part of an uncompressed member.
     Part,
-    /// All of a stored member, from offset `at` of the file on. Unless `is_certain`, the bytes may belong to another
-    /// member.
+    /// The whole of an uncompressed member, from offset `at` of the ZIP file on. Unless `is_certain`, the bytes may
+    /// belong to another member.
     Whole { member: Arc<ZipMember>, at: u64, is_certain: bool, sums: Sums },
     /// The header and the compressed data of a deflated member.
     Packed { member: Arc<ZipMember> },
@@ -73,7 +73,7 @@ impl Passed {
 }
 
 impl PassedShared {
-    /// Ends an item whose lent memory is in the outcome, or which has none.
+    /// Reports the outcome of an item to the batch's sink; the item's lent memory is in the outcome, or there is none.
     fn end(&self, index: usize, outcome: Result<ReadOutcome>) {
         let item = &self.items[index];
         self.sink.done(item.place, outcome.at(|| format!("{}: key '{}'", self.zip, item.key)));
@@ -87,14 +87,14 @@ impl PassedShared {
         *self.items[index].lent.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
     }
 
-    /// Keeps an item with its memory, because its member must be read again from another offset.
+    /// Keeps an item and the memory lent for it, because its member must be read again from another offset.
     fn misplace(&self, index: usize, lease: Box<dyn Lease>) {
         self.zip.archive.expect_gaps();
         self.keep_lent(index, lease);
         self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Counts a request to the file as done. After the last one, members that were not found are searched for.
+    /// Counts a request to the ZIP file as done. After the last one, members that were not found are searched for.
     fn over(self: &Arc<Self>) {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -111,8 +111,8 @@ impl PassedShared {
         }
     }
 
-    /// Checks a stored member whose bytes have all come, and ends its item. If the checksum is wrong, the item may be
-    /// kept to be read again.
+    /// Checks the checksum of an uncompressed member whose bytes have all come, and ends its item. If the checksum is
+    /// wrong, the item may be kept to be read again.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
         let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
@@ -137,7 +137,7 @@ impl PassedShared {
         }
     }
 
-    /// Decompresses a member that came with its header, and ends its item.
+    /// Decompresses a member whose bytes came with its header, and ends its item.
     fn unpack(&self, index: usize, member: &ZipMember, bytes: &[u8]) {
         let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
         let begin = match member.data_begin(bytes) {
@@ -163,7 +163,7 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Searches for members that did not begin where they were expected, and reads them again. When it is dropped, the
+/// Searches for members that did not begin at the expected offset, and reads them again. When it is dropped, the
 /// remaining items end with an error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
@@ -235,7 +235,8 @@ impl Drop for MemberSearch {
     }
 }
 
-/// A job that decompresses a member. If it is dropped before it runs, its item ends with an error.
+/// A job for a lent thread that decompresses a member of a ZIP file. If it is dropped before it runs, its item ends
+/// with an error.
 struct Unpacking {
     shared: Arc<PassedShared>,
     index: usize,
@@ -261,12 +262,13 @@ impl Drop for Unpacking {
     }
 }
 
-/// The caller's memory for a part of a member; its checksum is computed when it is handed back.
+/// The caller's memory for a part of a member, with the checksum of its bytes when it is handed back.
 struct Hashed {
-    /// `None` after it was handed back.
+    /// The caller's memory; `None` after it was handed back.
     lease: Option<Box<dyn Lease>>,
     at: usize,
-    /// Whether the memory may be divided. If its bytes may be wrong, it stays whole, so that it can be filled again.
+    /// Whether the caller's memory may be divided among several threads. If its bytes may be wrong, it stays whole, so
+    /// that it can be filled again.
     is_divisible: bool,
     sums: Sums,
 }

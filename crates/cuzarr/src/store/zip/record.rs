@@ -4,11 +4,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the ZIP format that a reader must support: for folders and deflate; for ZIP64.
+/// The version of the ZIP format that a reader needs: 2.0 for folders and deflate, 4.5 for ZIP64.
 const VERSION: u16 = 20;
 const VERSION64: u16 = 45;
 
-/// The code that says that a member's attributes are those of a Unix file.
+/// The value of the "version made by" field for members whose attributes are those of a Unix file.
 const MADE_BY_UNIX: u16 = 3 << 8;
 const PLAIN_FILE: u32 = 0o100_644 << 16;
 
@@ -27,7 +27,8 @@ pub(super) struct Described<'a> {
     pub(super) size_bytes: u64,
 }
 
-/// The value for a 32-bit field, or all ones if it does not fit. Then the value is in the ZIP64 field.
+/// The value for a 32-bit field of the ZIP format; all bits are set if it does not fit. Then the value is in the ZIP64
+/// field.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -56,7 +57,7 @@ impl Described<'_> {
         bytes
     }
 
-    /// Makes the header that precedes the member's bytes.
+    /// Makes the header that precedes the member's bytes in the ZIP file.
     ///
     /// # Errors
     /// `KeyInvalid` for a name that is too long.

@@ -128,7 +128,7 @@ fn members_are_found_behind_gaps() {
     }
 }
 
-/// A sink that passes on the bytes of each item.
+/// A sink for tests that sends the bytes of each item to the test.
 struct Many(Sender<(usize, Vec<u8>)>);
 
 impl ReadSink for Many {
@@ -152,7 +152,7 @@ fn reads_more_members_than_a_small_directory_can_count() {
     }
 }
 
-/// Makes a file of `count` members. Its end record has a 16-bit number of members, and says `told`.
+/// Makes a ZIP file of `count` members for tests. Its end record has a 16-bit number of members, and says `told`.
 fn with_small_count(count: usize, told: u16) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -375,7 +375,7 @@ impl Drop for Divisible {
     }
 }
 
-/// A sink of a single item.
+/// A sink for tests that takes the bytes of a single item.
 struct One(Arc<Mutex<Vec<u8>>>, Sender<Result<()>>);
 
 impl ReadSink for One {

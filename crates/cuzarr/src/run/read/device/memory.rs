@@ -1,5 +1,4 @@
-//! Memory of reads into device memory: what a batch reserves before it is fetched, what its decoding reserves, and how
-//! both are returned.
+//! Memory budget of a read into device memory: reservations for fetching a batch and for decoding it, and their return.
 //!
 //! At its launch, a batch reserves its slab, memory for the slab's bytes on the device, and memory for packed bytes.
 //! The scratch memory of its decoder is reserved only when it decodes, because the size depends on the headers. The
@@ -20,7 +19,7 @@ use crate::run::read::cached::Unchecked;
 use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
-    /// Returns the memory of batches whose elements have arrived in the results. With `wait`, it waits for at least one
+    /// Frees the memory of batches whose elements have arrived in the results. With `wait`, it waits for at least one
     /// batch.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
@@ -37,7 +36,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Checks the frames of a batch whose kernels have ended, and reports damage.
+    /// Checks whether kernels could decode all frames of a batch, after they ended, and reports damaged frames.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Some(reserved);
@@ -105,7 +104,7 @@ impl DeviceDestination {
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    /// Reserves memory for a batch, and takes a slab from the ring.
+    /// Reserves memory for a batch, and takes a slab of pinned memory from the ring.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,

@@ -1,6 +1,7 @@
-//! Reading into device memory. All cores decode chunks into slabs of pinned memory. A full slab crosses the bus in one copy,
-//! and one launch moves its elements to their places. While one slab is filled, the one before crosses the bus, and the one
-//! before that is scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`).
+//! Reads into device memory: starts batches while there is memory, and moves decoded elements to the results. All cores
+//! decode chunks into slabs of pinned memory. A full slab crosses the bus in one copy, and one launch moves its
+//! elements to their places. While one slab is filled, the one before crosses the bus, and the one before that is
+//! scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`).
 
 mod memory;
 pub(crate) mod target;
@@ -37,20 +38,20 @@ use crate::run::schedule::streams::Decoders;
 const SCRATCH_SHARE: u64 = 2;
 /// A batch that can also be decoded with less scratch memory, more slowly, may use the memory limit divided by this.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// If kernels need much memory too, batches that are being fetched may use the memory limit divided by this.
+/// If kernels need much memory too, batches being fetched may together use the memory limit divided by this.
 /// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
 /// A batch whose stored bytes fit into this many slabs gets one slab of its own size instead.
 const LEAST_SLABS: usize = 2;
-/// Several slabs of one batch may use the memory limit divided by this. Such slabs leave some bytes empty.
+/// Several slabs of one batch may together use the memory limit divided by this. Such slabs leave some bytes empty.
 const SERIES_SHARE: u64 = 4;
 /// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
-/// Maximum number of units in a batch. One launch moves all their boxes.
+/// Maximum number of chunks in a batch. One launch moves all their boxes.
 const BATCH_UNITS: usize = 4096;
 
-/// A batch on its way to device memory, by any route.
+/// A batch of chunks on its way to device memory, on any read route.
 type DeviceFlight = InFlight<dyn DeviceRoute>;
 
 /// Receives the elements of a read into nd-buffers on a device.
@@ -62,7 +63,7 @@ pub(crate) struct DeviceDestination {
     ring: SlabRing,
     copies: Stream,
     kernels: Stream,
-    /// The number of batches that are being fetched.
+    /// The number of batches whose stored bytes are being fetched.
     fetching: usize,
     /// If regions must be completed in order: batches that ended while an earlier batch is still in flight, and the
     /// number of placed batches.
@@ -92,9 +93,9 @@ impl TryFrom<Out> for Outs {
     }
 }
 
-/// Arrays whose chunks are decoded in the same way, so that they share batches.
+/// Arrays of one call whose chunks are decoded in the same way, so that one batch can hold chunks of several arrays.
 pub(crate) struct Group {
-    /// The placement that was chosen for the array of the group with the largest chunks.
+    /// The route and batch size that were chosen for the array of the group with the largest chunks.
     placement: ReadPlacement,
     layout: Arc<ChunkLayout>,
 }
@@ -104,18 +105,18 @@ impl Group {
         Group { placement, layout: Arc::clone(layout) }
     }
 
-    /// Whether an array with this placement and layout can join the group.
+    /// Whether an array with this placement and layout can share batches with the group's arrays.
     pub(crate) fn suits(&self, placement: &ReadPlacement, layout: &ChunkLayout) -> bool {
         layout.packed.stored_is_packed == self.layout.packed.stored_is_packed
             && self.placement.route.is_like(&placement.route)
     }
 
-    /// Packed bytes that one batch of the group should have.
+    /// Target size of one batch of the group: the decoded bytes of its chunks.
     pub(crate) fn batch_bytes(&self) -> u64 {
         self.placement.batch_bytes
     }
 
-    /// Adds an array to the group.
+    /// Adds an array to the group of arrays that share batches.
     pub(crate) fn take(&mut self, placement: ReadPlacement, layout: &Arc<ChunkLayout>) {
         if layout.packed.size_bytes > self.layout.packed.size_bytes {
             *self = Group::new(placement, layout);
@@ -123,17 +124,17 @@ impl Group {
     }
 }
 
-/// The route of a group of arrays, and what the group's batches share.
+/// The route of a group of arrays, and the data that all batches of the group use.
 struct GroupState {
     target: Arc<Target>,
     /// The route of the group's batches, and the kernels for it.
     route: Route,
     natives: Option<Arc<Natives>>,
-    /// Packed bytes that one batch of the group should have.
+    /// Target size of one batch of the group: the decoded bytes of its chunks.
     batch_bytes: usize,
 }
 
-/// How packed elements are converted and placed in one result.
+/// How the elements of decoded chunks are converted and moved to one result.
 struct DeviceResult {
     tail: Tail,
     spacing: Spacing,
@@ -342,7 +343,7 @@ impl DeviceDestination {
         Ok(keep)
     }
 
-    /// Moves packed elements to the results, and fills boxes without a chunk.
+    /// Moves the elements of decoded chunks to the results, and fills boxes that have no chunk with the fill value.
     fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
         if let Outs::Whole(outs) = &self.outs {
             packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
@@ -366,7 +367,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Scatters packed elements to one result.
+    /// Launches the kernel that moves the elements of decoded chunks to one result.
     fn scatter(&self, Packed { out, bytes, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
         let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
         let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
@@ -392,8 +393,8 @@ impl DeviceDestination {
         counters.time_on(Stage::Fill, size_bytes, &self.kernels, fill)
     }
 
-    /// Takes back a batch now: decodes it and moves its elements to the results. If order matters, all earlier batches
-    /// are placed already.
+    /// Decodes the chunks of a fetched batch now, and moves their elements to the results. If order matters, all
+    /// earlier batches are placed already.
     fn close_now(&mut self, flight: Arc<DeviceFlight>) -> Result<()> {
         self.placed += 1;
         self.fetching = self.fetching.saturating_sub(1);

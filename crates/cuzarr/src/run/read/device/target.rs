@@ -1,4 +1,4 @@
-//! State that the batches of one read into device memory share.
+//! Data that all batches of one group of arrays share when they are read into device memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use crate::plan::Unit;
 use crate::run::context::Context;
 use crate::run::read::in_flight::{Packed, PackedBytes};
 
-/// State that all batches of a group of arrays share when they are read into device memory.
+/// Data that all batches of one group of arrays share when they are read into device memory.
 pub(crate) struct Target {
     pub(crate) call: Arc<Context>,
     pub(crate) device: Device,
-    /// Size of the largest packed chunk in bytes.
+    /// Size in bytes of the largest chunk of the group after decoding.
     pub(crate) chunk_bytes: usize,
-    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because they are stored without compression.
     pub(crate) stored_is_packed: bool,
     pub(crate) read_missing: bool,
     /// Set to false if kernels can decode no frame of a batch. Then the host decodes the other batches too.
     pub(crate) kernels_help: AtomicBool,
 }
 
-/// Groups units whose packed bytes lie in `buffer`, by result and by chunk layout. Each unit is given with the offset
-/// of its packed bytes in `buffer`.
+/// Groups chunks whose decoded bytes lie in `buffer`, by the result that they fill and by chunk layout. Each unit is
+/// given with the offset of its packed bytes in `buffer`.
 pub(crate) fn packed<'a>(buffer: &Buffer, units: impl Iterator<Item = (&'a Unit, usize)>) -> Vec<Packed> {
     let together = || PackedBytes::Together(buffer.clone());
     grouped(units.map(|(unit, offset)| (unit, buffer, offset)), together)
 }
 
-/// Groups cached chunks by result and by chunk layout. Each has a buffer of its own.
+/// Groups chunks from the chunk cache, by the result that they fill and by chunk layout. Each has a buffer of its own.
 pub(crate) fn kept<'a>(units: impl Iterator<Item = (&'a Unit, &'a Buffer)>) -> Vec<Packed> {
     grouped(units.map(|(unit, buffer)| (unit, buffer, 0)), || PackedBytes::Each(Vec::new()))
 }

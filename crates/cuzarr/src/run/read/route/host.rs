@@ -1,6 +1,7 @@
-//! Reads into host memory. If packed bytes equal the bytes of the result, a chunk is decoded directly into the result.
-//! Other chunks are decoded into scratch memory that is still in a core's cache. If the codec can skip blocks, blocks
-//! without a wanted element are not decoded.
+//! The read route into host memory: threads fetch and decode chunks, and put their elements into the results. If packed
+//! bytes equal the bytes of the result, a chunk is decoded directly into the result. Other chunks are decoded into
+//! scratch memory that is still in a core's cache. If the codec can skip blocks, blocks without a wanted element are
+//! not decoded.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -24,29 +25,29 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Reserved;
 use crate::store::Lease;
 
-/// Maximum number of units in a batch: enough to keep many threads busy, few enough to keep the plan small.
+/// Maximum number of chunks in a batch: enough to keep many threads busy, few enough to keep the plan small.
 const BATCH_UNITS: usize = 256;
 
-/// Maximum number of units in a batch from a far store. With large batches, fewer batches wait for repeated requests,
+/// Maximum number of chunks in a batch from a far store. With large batches, fewer batches wait for repeated requests,
 /// and small neighbouring parts of a file become large requests.
 const FAR_BATCH_UNITS: usize = 4096;
 
-/// Maximum number of batches in flight. The store already has the next batches when one ends. A plan of millions of
-/// chunks is never in memory as a whole.
+/// Maximum number of batches of one read that are in flight at a time. The store already has the next batches when one
+/// ends. A plan of millions of chunks is never in memory as a whole.
 const MOST_BATCHES: usize = 4;
 
-/// State that all batches of a read into host memory share: the results, and how elements get there.
+/// Data that all batches of a read into host memory share: the results, and how elements get there.
 struct Target {
     call: Arc<Context>,
     results: Vec<HostResult>,
     read_missing: bool,
 }
 
-/// One result in host memory, and how packed elements are converted and placed in it.
+/// One result in host memory, and how the elements of decoded chunks are converted and moved to it.
 struct HostResult {
     out: NdBuffer,
     tail: Tail,
-    /// Whether the chunks need no decoding, because stored bytes are packed bytes.
+    /// Whether the chunks need no decoding, because they are stored without compression.
     stored_is_packed: bool,
     spacing: Spacing,
     fill: Vec<u8>,
@@ -56,7 +57,7 @@ struct HostResult {
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
-    /// Packed bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
+    /// Decoded bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -85,7 +86,7 @@ impl HostDestination {
         Ok(HostDestination { target: Arc::new(target), writers, batch_bytes, reserved: HashMap::new() })
     }
 
-    /// Lends out the boxes of results that a batch fills, so that threads can write to them at the same time.
+    /// Lends out the boxes of the results that the chunks of a batch fill, so that several threads can write at once.
     fn lend(&mut self, batch: &Batch) -> Result<Parts> {
         let one = |start: &Vec<usize>, extent: &Vec<usize>| ElementBox { start: start.clone(), extent: extent.clone() };
         let (mut boxes, mut places) = (BTreeMap::<usize, Vec<Vec<ElementBox>>>::new(), Vec::new());
@@ -111,16 +112,18 @@ impl HostDestination {
     }
 }
 
-/// The boxes of results that a batch fills, lent to the threads that write them.
+/// The boxes of the results that the chunks of one batch fill, lent to the threads that write them.
 struct Parts {
-    /// The lent boxes, by the number of the result.
+    /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each unit, each fill and each kept chunk: the results that it writes to, in order, and the number of its part in each.
+    /// For each chunk, box of fill value and cached chunk of the batch: by result, the number of the lent boxes that it
+    /// fills.
     places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// Returns the lent boxes of a result that a unit or a fill writes. Fills are counted behind all units.
+    /// Returns the lent boxes of one result that a chunk, or a box of fill value, of the batch fills. Fills are counted
+    /// behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;
@@ -166,8 +169,8 @@ impl Destination for HostDestination {
 }
 
 impl Target {
-    /// Returns which bytes of the result equal the unit's packed bytes, so that they can be read there directly; `None`
-    /// if no bytes do.
+    /// Returns the bytes of the result into which the chunk can be decoded directly; `None` if their layout differs
+    /// from the chunk's.
     fn direct(&self, unit: &Unit) -> Option<Range<usize>> {
         let [place] = &unit.places[..] else { return None };
         let HostResult { out, tail, spacing, .. } = &self.results[place.out];
@@ -191,8 +194,9 @@ impl Target {
         Some(from..from + unit.packed_size_bytes)
     }
 
-    /// Memory that a read needs outside the result while it is in flight: for stored and packed bytes. Stored bytes
-    /// count as much as packed bytes. If a read brings more bytes than that, the surplus is reserved when it comes.
+    /// Memory that a read needs outside the result while it is in flight: for stored bytes and for decoded bytes.
+    /// Stored bytes count as much as packed bytes. If a read brings more bytes than that, the surplus is reserved when
+    /// it comes.
     fn bytes_in_flight(&self, batch: &Batch, read: usize) -> u64 {
         let units = &batch.units[batch.reads[read].units.clone()];
         let stored_is_packed = units.iter().all(|unit| self.stored_is_packed(unit));
@@ -205,12 +209,12 @@ impl Target {
         (stored + packed) as u64
     }
 
-    /// Whether the unit's chunk needs no decoding, because its stored bytes are packed bytes.
+    /// Whether the chunk needs no decoding, because it is stored without compression.
     fn stored_is_packed(&self, unit: &Unit) -> bool {
         unit.places.first().is_some_and(|place| self.results[place.out].stored_is_packed)
     }
 
-    /// Makes the transfer that moves a unit's elements to one result.
+    /// Describes how a kernel or thread moves the elements of one decoded chunk to one result.
     fn transfer(&self, unit: &Unit, places: &[Place]) -> Transfer {
         let HostResult { tail, spacing, .. } = &self.results[places[0].out];
         Transfer {
@@ -227,7 +231,7 @@ impl Target {
         Ok(())
     }
 
-    /// Adds a copy of a decoded chunk to the chunk cache, if the unit asks for it.
+    /// Adds a copy of a decoded chunk to the chunk cache, if this read decodes the chunk for the cache.
     fn keep(&self, unit: &Unit, packed: &[u8]) -> Result<()> {
         if let Some(cache) = self.call.cache.get().filter(|_| unit.keep)
             && let Some(reserved) = cache.reserve(packed.len())
@@ -242,7 +246,7 @@ impl Target {
         Ok(())
     }
 
-    /// Decodes a chunk into `packed`, of which only the bytes `wanted` must be right.
+    /// Decodes the bytes `wanted` of a chunk into `packed`; its other bytes may have any value.
     fn decode(&self, unit: &Unit, stored: &[u8], packed: &mut [u8], wanted: Range<usize>) -> Result<()> {
         let begun = Instant::now();
         let _range = profile::range(Stage::Decode.name(), wanted.len() as u64);
@@ -254,11 +258,11 @@ impl Target {
 
 pub(crate) struct HostBatch {
     target: Arc<Target>,
-    /// The lent boxes of results that the batch fills.
+    /// The boxes of the results that the chunks of this batch fill, lent to the threads that write them.
     parts: Parts,
 }
 
-/// Memory of the result that is lent to the store, which reads packed bytes directly into it.
+/// Memory of the result that is lent to the store, which reads uncompressed elements directly into it.
 struct InPlace(PartBytes);
 
 impl Lease for InPlace {

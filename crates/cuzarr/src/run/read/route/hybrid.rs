@@ -1,6 +1,7 @@
-//! The route "host, then kernels". All cores decode chunks into pieces of a slab of pinned memory, and the pieces cross
-//! the bus when they are filled. If the host only undoes the last passes of encoding, kernels undo the others on the
-//! device. Chunks that are stored in packed form are fetched directly into the slab.
+//! The read route on which the host undoes the last codecs of each chunk, or all codecs, and kernels undo the others.
+//! All cores decode chunks into pieces of a slab of pinned memory, and the pieces cross the bus when they are filled.
+//! If the host only undoes the last passes of encoding, kernels undo the others on the device. Chunks that are stored
+//! in packed form are fetched directly into the slab.
 
 use std::sync::Arc;
 
@@ -20,46 +21,46 @@ use crate::run::report::Stage;
 use crate::run::schedule::budget::Held;
 use crate::store::Lease;
 
-/// Alignment of the pieces into which a slab is divided.
+/// Alignment of the pieces of a slab, each of which one thread fills.
 pub(crate) const PIECE_ALIGNMENT_BYTES: usize = 256;
-/// Alignment of each unit's packed bytes in a slab. It aligns elements of any type.
+/// Alignment of each chunk's decoded bytes in a slab. It aligns elements of any type.
 pub(crate) const ELEMENT_ALIGNMENT_BYTES: usize = 16;
 
 /// A batch that the host decodes into a slab, fully or partly, before the slab is copied to the device.
 pub(crate) struct HybridBatch {
     target: Arc<Target>,
-    /// The kernels that undo the remaining passes; `None` when the host undoes all.
+    /// The kernels that undo the encoding steps that the host did not undo; `None` when the host undoes all.
     rest: Option<Arc<Natives>>,
-    /// For each unit, the number of its piece and the offset of its packed bytes in the slab.
+    /// For each chunk of the batch, the number of its slab piece, and the offset of its decoded bytes in the slab.
     units: Vec<(usize, usize)>,
     life: Life<Fetching, Fetched, Decoding>,
 }
 
-/// The state of a batch while threads fill the pieces of its slab.
+/// Data of a batch while threads fill the pieces of its slab.
 struct Fetching {
     held: Held,
     slab: Option<(Slab, Buffer)>,
-    /// The pieces not yet taken: one for each read when stored bytes are packed bytes, else one for each unit.
+    /// The slab pieces not yet taken: one for each read when chunks are uncompressed, else one for each chunk.
     pieces: Vec<Option<SlabPiece>>,
 }
 
-/// The state of a batch whose pieces are all filled, while they cross the bus.
+/// Data of a batch whose slab is full, while the slab is copied to the device.
 struct Fetched {
     held: Held,
     slab: Option<(Slab, Buffer)>,
     landed: Vec<usize>,
 }
 
-/// The state of a batch while kernels undo the passes that the host did not undo.
+/// Data of a batch while kernels undo the encoding steps that the host did not undo.
 struct Decoding {
     launched: Option<LaunchedDecoding>,
     _held: Held,
 }
 
-/// How the reads and units of a batch lie in its slab, and the size of the slab.
+/// How the chunks of a batch are laid out in its slab, and the size of the slab.
 pub(crate) struct SlabPlan {
     piece_bytes: Vec<usize>,
-    /// For each unit, the number of its piece and the offset of its packed bytes in that piece.
+    /// For each chunk of the batch, the number of its slab piece, and the offset of its decoded bytes in that piece.
     units: Vec<(usize, usize)>,
     pub(crate) total_bytes: usize,
 }
@@ -92,7 +93,7 @@ impl SlabPlan {
     }
 }
 
-/// Offsets of the units' bytes in the memory of their read, if they are aligned so that they can stay there.
+/// Returns the offsets of the chunks of a read in the memory of the read, if all offsets are aligned.
 fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();
@@ -124,7 +125,7 @@ impl HybridBatch {
         Ok(HybridBatch { target: Arc::clone(target), rest, units, life })
     }
 
-    /// Takes the piece of the slab that a unit is decoded to, or that the unit's read fills.
+    /// Takes the piece of the slab into which a chunk is decoded or read.
     fn piece(&self, unit: usize) -> Result<SlabPiece> {
         let twice = || Error::new(ErrorKind::StoreFailed, "the store asked twice for the memory of one item");
         let (piece, _) = self.units[unit];

@@ -1,7 +1,7 @@
-//! The route of chunks that kernels decode. Encoded chunks are fetched into a slab, one after the other, and cross the
-//! bus in this form. Kernels decode all chunks of a batch in parallel. A batch holds many chunks, because a warp
-//! decodes sequentially and takes milliseconds, no matter how many chunks there are. Several batches decode at once, on
-//! separate streams.
+//! The read route of chunks that kernels decode on the device. Encoded chunks are fetched into a slab, one after the
+//! other, and cross the bus in this form. Kernels decode all chunks of a batch in parallel. A batch holds many chunks,
+//! because a warp decodes sequentially and takes milliseconds, no matter how many chunks there are. Several batches
+//! decode at once, on separate streams.
 //!
 //! Each thread reads the headers of the frames that it fetched. The thread that fetched a batch's last bytes prepares
 //! the decoding, and launches it if there is scratch memory at once. (That thread is awake; the calling thread might
@@ -37,21 +37,22 @@ const ALIGNMENT_BYTES: usize = 256;
 pub(crate) struct KernelsBatch {
     pub(crate) target: Arc<Target>,
     pub(crate) natives: Arc<Natives>,
-    /// The stream on which the batch decodes.
+    /// The CUDA stream on which kernels decode the batch.
     pub(crate) stream: Stream,
-    /// Approximate maximum of the scratch memory that decoding the batch may use.
+    /// Approximate limit of the scratch memory that kernels may use to decode the batch.
     pub(crate) scratch: ScratchLimit,
     pub(crate) life: Life<Fetching, Box<Fetched>, Decoding>,
 }
 
-/// The state of a batch while its stored bytes are fetched into slabs. Any thread fills the slabs, in any order.
+/// Data of a batch while its stored bytes are fetched into slabs. Any thread fills the slabs, in any order.
 pub(crate) struct Fetching {
     held: Held,
     slabs: Option<Slabs>,
     places: Vec<Option<Place>>,
 }
 
-/// The state of a batch whose bytes have all come, while they cross the bus. Units are sorted by how they are decoded.
+/// Data of a batch whose stored bytes have all come, while they are copied to the device. Units are sorted by how they
+/// are decoded.
 pub(crate) struct Fetched {
     held: Held,
     slabs: Option<Slabs>,
@@ -61,13 +62,13 @@ pub(crate) struct Fetched {
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// If `complete` launched the decoding: the packed bytes, the launched batch and the event after it; and its
+    /// If `complete` launched the decoding: the decoded bytes, the launched batch and the event after it; and its
     /// scratch memory.
     decoded: Option<(Vec<Packed>, LaunchedDecoding, Event)>,
     scratch: Option<Reserved>,
     /// Frames that kernels cannot decode, so that the host must.
     unknown: Vec<Frame>,
-    /// Units that the host decoded, with their packed bytes.
+    /// Numbers of chunks that the host decoded, with their decoded bytes.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
@@ -86,15 +87,15 @@ pub(crate) enum Slabs {
     Series(SlabSeries, Buffer),
 }
 
-/// Where the bytes of one unit are after they came.
+/// The bytes of one chunk after they came: stored bytes in a slab, or decoded bytes in scratch memory.
 enum Place {
-    /// Stored bytes: their range among the bytes of the batch, and their headers if kernels can decode the frame.
+    /// Stored bytes: their range among the bytes of the batch, and the frame's headers if kernels can decode it.
     Stored(Range<usize>, Option<Headers>),
     /// Decoded bytes in scratch memory, because the slab had no room for the stored bytes.
     Packed(ScratchBlock),
 }
 
-/// A unit whose stored bytes are in a slab, and their range among the bytes of the batch.
+/// A chunk whose stored bytes are in a slab, with their range among all stored bytes of the batch.
 struct Frame {
     unit: usize,
     src: Range<usize>,
@@ -104,7 +105,7 @@ struct Frame {
 pub(crate) struct InSlab {
     piece: SlabPiece,
     size_bytes: usize,
-    /// Offset of this memory among the bytes of the batch.
+    /// Offset of this memory among all stored bytes of the batch.
     at_bytes: usize,
 }
 
@@ -144,7 +145,7 @@ impl Slabs {
         })
     }
 
-    /// The batch's bytes on the device, and on the host if they are still there.
+    /// The batch's stored bytes on the device, and on the host if the slab still has them.
     fn bytes(&self) -> Result<(Buffer, Option<&[u8]>)> {
         Ok(match self {
             Slabs::Whole(slab, arena) => {
@@ -171,7 +172,7 @@ impl Fetching {
         Fetching { held, slabs, places: batch.units.iter().map(|_| None).collect() }
     }
 
-    /// Sends the rest of the slabs across the bus, and sorts the units `landed` by whether kernels or the host decode
+    /// Copies the rest of the slabs to the device, and sorts the chunks `landed` by whether kernels or the host decode
     /// them.
     fn sort(self, landed: &[usize], call: &Context) -> Result<Box<Fetched>> {
         let Fetching { held, mut slabs, mut places } = self;
@@ -200,8 +201,8 @@ impl Fetched {
         self.batch.as_ref().map_or(0, |batch| batch.scratch_bytes() as u64)
     }
 
-    /// Prepares the decoding, or prepares it again, for this amount of scratch memory. It tries to use at most this
-    /// much.
+    /// Prepares the decoding of the batch's frames, or prepares it again, with this limit of scratch memory. It tries
+    /// to use at most this much.
     fn lay_out(&mut self, route: &KernelsBatch, plan: &Batch, scratch: ScratchLimit) -> Result<()> {
         // The old batch is dropped first: there is memory for the packed bytes of only one.
         self.batch = None;
@@ -214,7 +215,8 @@ impl Fetched {
         Ok(())
     }
 
-    /// Enqueues the decoding, which begins after the upload. Its scratch memory is reserved already.
+    /// Enqueues the kernels that decode the batch's frames; they begin after the frames were copied to the device. Its
+    /// scratch memory is reserved already.
     fn launch(&mut self, route: &KernelsBatch, plan: &Batch) -> Result<()> {
         let Some(batch) = self.batch.take() else { return Ok(()) };
         self.copied.iter().try_for_each(|end| route.stream.wait(end))?;
@@ -288,7 +290,7 @@ impl BatchRoute for KernelsBatch {
         check_missing(self.target.read_missing, fill)
     }
 
-    /// Prepares the decoding of a complete batch, and launches it if there is scratch memory.
+    /// Prepares the decoding of a batch whose bytes have all come, and launches it if there is scratch memory.
     fn complete(&self, batch: &Batch, landed: &[usize]) {
         let call = &self.target.call;
         let fetched = self.life.fetched(|fetching| {
@@ -355,7 +357,7 @@ impl DeviceRoute for KernelsBatch {
 }
 
 impl KernelsBatch {
-    /// Stores where the bytes of a unit are.
+    /// Records in which memory the bytes of a chunk are.
     fn put(&self, unit: usize, place: Place) -> Result<()> {
         self.life.fetching(|fetching| {
             fetching.places[unit] = Some(place);
@@ -364,7 +366,7 @@ impl KernelsBatch {
     }
 }
 
-/// Decodes the chunk of a unit on the host.
+/// Decodes a chunk on the host into scratch memory.
 pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<ScratchBlock> {
     let (call, program) = (&target.call, unit.layout.program()?);
     let size_bytes = program.packed_size_bytes();
@@ -373,7 +375,7 @@ pub(crate) fn decode(target: &Target, unit: &Unit, stored: &[u8]) -> Result<Scra
     Ok(packed)
 }
 
-/// Uploads chunks that the host decoded.
+/// Copies chunks that the host decoded to the device.
 pub(crate) fn upload(
     target: &Target,
     plan: &Batch,
@@ -389,14 +391,15 @@ pub(crate) fn upload(
     Ok(decoded.into_iter().map(upload).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// A batch whose kernels were put on a stream. It is checked when they have ended.
+/// A batch of frames whose decoding kernels were launched. It is checked when they have ended.
 pub(crate) struct LaunchedDecoding {
     batch: NativeBatch,
     names: Vec<String>,
 }
 
 impl LaunchedDecoding {
-    /// Puts the kernels of a batch on a stream. Also returns the packed bytes of its units, in the order of the batch.
+    /// Launches the kernels that decode a batch of frames. Also returns the packed bytes of its units, in the order of
+    /// the batch.
     pub(crate) fn launch<'a>(
         call: &Context,
         mut batch: NativeBatch,
@@ -411,13 +414,13 @@ impl LaunchedDecoding {
         Ok((elements, LaunchedDecoding { batch, names }))
     }
 
-    /// Waits for the batch, and reports damaged frames to the call.
+    /// Waits for the decoding kernels, and reports damaged frames to the call.
     pub(crate) fn check(self, call: &Context) {
         self.check_or(call, |_, error| Err(error));
     }
 
-    /// Like [`LaunchedDecoding::check`], but `rescue` may decode a frame in another way. It gets the number of the frame
-    /// and its error.
+    /// Like [`LaunchedDecoding::check`], but calls `rescue` for each frame that kernels could not decode. It gets the
+    /// number of the frame and its error.
     pub(crate) fn check_or(mut self, call: &Context, mut rescue: impl FnMut(usize, Error) -> Result<()>) {
         let results = match self.batch.check() {
             Ok(results) => results,

@@ -1,4 +1,4 @@
-//! The routes by which a batch of a read becomes elements of the result.
+//! The routes of a read: ways to fetch a batch of chunks, decode it and put its elements into the result.
 
 pub(crate) mod host;
 pub(crate) mod hybrid;

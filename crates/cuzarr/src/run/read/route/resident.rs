@@ -1,7 +1,7 @@
-//! The route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage reads
-//! them into device memory. Packed chunks are scattered from the memory in which they came. Encoded chunks are put
-//! together and decoded by kernels, which also read the headers. The host sees none of the bytes, except frames that
-//! only the host can decode.
+//! The read route of chunks whose stored bytes come in device memory: a store on the device lends them, or the storage
+//! reads them into device memory. Packed chunks are scattered from the memory in which they came. Encoded chunks are
+//! put together and decoded by kernels, which also read the headers. The host sees none of the bytes, except frames
+//! that only the host can decode.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,26 +30,26 @@ const ALIGNMENT_BYTES: usize = 256;
 /// A batch whose stored bytes come in device memory, because the store keeps them there.
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
-    /// The kernels that decode its frames, and their stream; `None` for packed chunks.
+    /// The kernels that decode the batch's frames, and a stream for them; `None` for uncompressed chunks.
     kernels: Option<(Arc<Natives>, Stream)>,
     life: Life<Fetched, Fetched, Decoding>,
 }
 
-/// The state of a batch while its bytes come: those that came so far.
+/// Data of a batch while its stored bytes come: those that came so far.
 struct Fetched {
     memory: Memory,
     reads: Vec<(usize, Buffer)>,
-    /// Units whose bytes came in host memory, with their packed bytes after decoding.
+    /// Numbers of chunks whose bytes came in host memory, with their decoded bytes.
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// The memory that the batch has reserved, and what it reserved later for larger stored bytes.
+/// The memory that a batch has reserved, including later reservations if its stored bytes were larger than expected.
 struct Memory {
     _held: Held,
     extra: Vec<Reserved>,
 }
 
-/// The state of a batch while kernels decode its frames, if there are any.
+/// Data of a batch while kernels decode its frames, if there are any.
 struct Decoding {
     frames: Option<Frames>,
     _memory: Memory,
@@ -64,7 +64,7 @@ struct Frames {
 
 struct Frame {
     unit: Unit,
-    /// The frame's bytes in `arena`.
+    /// The range of the frame's bytes in the buffer `arena`.
     range: Range<usize>,
 }
 
@@ -77,8 +77,8 @@ impl ResidentBatch {
 }
 
 impl Memory {
-    /// Reserves memory that the batch needs beyond its first reservation, until the batch ends. Returns whether there
-    /// was room.
+    /// Reserves memory that the batch needs beyond its first reservation, and keeps it until the batch ends. Returns
+    /// whether there was room.
     fn reserve(&mut self, call: &Context, bytes: usize) -> bool {
         if bytes == 0 {
             return true;
@@ -173,7 +173,7 @@ impl DeviceRoute for ResidentBatch {
         })
     }
 
-    /// Checks the decoded frames, and decodes on the host those that only the host can decode.
+    /// Checks whether kernels decoded all frames, and decodes on the host those that only the host can decode.
     fn check(&self) -> Result<Vec<Packed>> {
         let State::Decoding(Decoding { frames: Some(launched), _memory }) = self.life.end() else {
             return Ok(Vec::new());
@@ -271,8 +271,8 @@ impl ResidentBatch {
     }
 }
 
-/// The units of a read whose bytes are packed bytes already, so that they are placed from there. A unit at an unaligned
-/// address is copied to an aligned one.
+/// Returns the uncompressed chunks of a read, whose elements are moved to the result from the memory in which they
+/// came. A unit at an unaligned address is copied to an aligned one.
 fn in_place(plan: &Batch, read: usize, bytes: &Buffer, scatters: &Stream) -> Result<Vec<Packed>> {
     let read = &plan.reads[read];
     let (mut aligned, mut apart) = (Vec::new(), Vec::new());

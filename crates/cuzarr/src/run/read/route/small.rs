@@ -1,6 +1,6 @@
-//! The route of one small chunk to a device. The host decodes it into pinned memory, and one copy moves its elements to
-//! their place. Starting kernels would take longer. So would a copy from pageable memory, which the driver first copies
-//! to pinned memory.
+//! The read route of one small chunk that goes to device memory: the calling thread reads and decodes it. The host
+//! decodes it into pinned memory, and one copy moves its elements to their place. Starting kernels would take longer.
+//! So would a copy from pageable memory, which the driver first copies to pinned memory.
 
 use std::sync::Arc;
 

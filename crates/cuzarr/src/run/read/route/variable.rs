@@ -1,5 +1,5 @@
-//! The route of variable-length elements. The host decodes them chunk by chunk, then puts them in the order of the
-//! selection.
+//! The read route of variable-length elements, such as strings, into host memory. The host decodes them chunk by chunk,
+//! then puts them in the order of the selection.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,11 +53,12 @@ struct Target {
 
 /// Assumed ratio of a chunk's decoded size to its stored size. Chunks with a higher ratio are decoded alone.
 const USUAL_RATIO: u64 = 16;
-/// In the first attempt to decode a chunk, beside others, its elements may take at least this many bytes.
+/// When a chunk is first decoded, beside other chunks, its elements may take at least this many bytes.
 const USUAL_BYTES: u64 = 1 << 20;
-/// The elements of a chunk that is decoded alone may take at least this many bytes, whatever the limit.
+/// A chunk that is decoded alone may take at least this many bytes for its elements, however little the memory limit
+/// leaves.
 const SMALL_BYTES: u64 = 1 << 16;
-/// Number of copies of a decoded chunk that exist for a while: in the form of its codec, and as elements.
+/// Number of copies of a decoded chunk that exist at the same time: as its codec made it, and as elements.
 const COPIES: u64 = 2;
 
 impl Target {
@@ -94,7 +95,7 @@ impl Target {
     }
 }
 
-/// Collects the elements of a read of variable length, box by box, until the result can be put together.
+/// Collects variable-length elements that a read decodes, box by box, until the result can be put together.
 pub(crate) struct VariableDestination {
     target: Arc<Target>,
     threads: usize,
@@ -114,7 +115,7 @@ impl VariableDestination {
         VariableDestination { target: Arc::new(target), threads: call.threads, on_their_way: HashMap::new() }
     }
 
-    /// Returns the boxes of elements that were read.
+    /// Returns the elements that were read, box by box of the result.
     pub(crate) fn collected(self) -> Collected {
         let parts = std::mem::take(&mut *self.target.parts.lock().unwrap_or_else(PoisonError::into_inner));
         Collected { parts, lists: self.target.spacing.lists.clone() }
@@ -162,8 +163,8 @@ pub(crate) fn assemble(collected: &Collected, shape: &[u64], fill: &[u8]) -> Res
     Ok(elements)
 }
 
-/// The C-order numbers that the elements of a box have in an array of `shape`, in C order of the box. With lists, the
-/// box is given in positions of the lists.
+/// Returns the positions that the elements of a box have in a C-order array of `shape`, in C order of the box. With
+/// lists, the box is given in positions of the lists.
 pub(crate) fn box_places(
     shape: &[u64],
     lists: Option<&Lists>,
@@ -182,7 +183,7 @@ pub(crate) fn box_places(
 }
 
 impl Spacing {
-    /// The numbers that the elements of a box have in the packed chunk, in C order of the box.
+    /// Returns the positions that the elements of a box have in the decoded chunk, in C order of the box.
     pub(crate) fn packed_places(
         &self,
         layout: &Arc<ChunkLayout>,
@@ -245,7 +246,7 @@ impl Destination for VariableDestination {
 
 pub(crate) struct VariableBatch(Arc<Target>);
 
-/// Minimum memory that each element takes while the result is put together, in bytes: its source and its offset.
+/// Minimum memory per element while the result is put together, in bytes: for its origin and its offset.
 const LEAST_ELEMENT_BYTES: u64 = 16;
 
 impl BatchRoute for VariableBatch {
@@ -286,7 +287,7 @@ impl BatchRoute for VariableBatch {
 }
 
 impl Target {
-    /// Collects the elements of a chunk for each box that its unit fills.
+    /// Collects the elements of a decoded chunk for each box of the result that the chunk fills.
     fn place(&self, unit: &Unit, mut chunk: Cow<'_, VariableElements>) -> Result<()> {
         for Place { first_elem, start, extent, .. } in &unit.places {
             // If there is one place that takes all elements in their order, they need no copy.

@@ -1,6 +1,6 @@
-//! Encoding by kernels. Chunks are gathered in packed form and encoded on the device, and only the frames cross the
-//! bus. If a write changes a part of a chunk, the chunk's old elements are decoded first, and the new ones are gathered
-//! over them (`crate::run::write::route::merge`).
+//! Encodes chunks of a write with kernels, in batches. Chunks are gathered in packed form and encoded on the device,
+//! and only the frames cross the bus. If a write changes a part of a chunk, the chunk's old elements are decoded first,
+//! and the new ones are gathered over them (`crate::run::write::route::merge`).
 //!
 //! ```text
 //! gather ─> compare with the fill value ─> filters ─> encode     a few batches   on streams of their own
@@ -36,43 +36,44 @@ pub(crate) struct Encoders {
     /// Whether whole chunks of different shapes are encoded together. For this, packed chunks must become frames
     /// without other steps, and the encoder must accept chunks that are smaller than the largest.
     mixes: bool,
-    /// Groups of chunks for which the same kernels can be launched together. Usually there is one.
+    /// The chunks that wait to be encoded, grouped by the kernels that encode them. Usually there is one.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
-    /// Number of chunks in a batch, and number of batches on the device at a time.
+    /// Number of chunks in a batch that kernels encode, and number of batches on the device at a time.
     chunks: usize,
     batches: usize,
-    /// The kernels that decode chunks of which a part is written; `None` if the host merges such chunks.
+    /// The kernels that decode old chunks of which a part is written; `None` if the host merges such chunks.
     merging: Option<Arc<Natives>>,
     streams: VecDeque<Stream>,
     running: VecDeque<Running>,
 }
 
-/// Chunks for which kernels are launched together: chunks of one layout, and whole chunks of smaller layouts if
-/// [`Encoders::mixes`] is set.
+/// Waiting chunks that the same kernels encode: of one layout, or also whole chunks of smaller layouts with
+/// [`Encoders::mixes`].
 struct Kind {
     layout: Arc<ChunkLayout>,
     native: NativeEncoder,
     merging: Option<Arc<Native>>,
-    /// Gathers packed chunks.
+    /// Gathers the waiting chunks in packed form, the form that is encoded.
     packed: Gathering,
-    /// For each collected chunk its old elements; `None` for a chunk that is replaced as a whole.
+    /// For each waiting chunk its old elements; `None` for a chunk that is replaced as a whole.
     olds: Vec<Option<Old>>,
     /// Gathers the same chunks as plain elements, if packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
     /// A packed chunk whose elements all have the fill value, for chunks that reach beyond the array's edge. It is made
     /// when it is first needed.
     blank: Option<Buffer>,
-    /// A chunk of the fill value as plain elements, for comparison; `None` if every chunk is stored.
+    /// A chunk of plain elements that all have the fill value, to find chunks that are not stored; `None` if every
+    /// chunk is stored.
     plain_blank: Option<Buffer>,
 }
 
 struct Running {
     encoding: NativeEncoding,
-    /// The kernels that decode old chunks of this batch, until they are checked.
+    /// The kernels that decode the old elements of this batch's chunks; they are checked when the batch ends.
     decoding: Option<Decoding>,
     leaves: Vec<Leaf>,
-    /// The number of the kind from which the chunks were taken.
+    /// The number of the group of waiting chunks from which the batch was taken.
     kind: usize,
     stream: Stream,
 }
@@ -81,15 +82,16 @@ struct Running {
 pub(crate) struct EncodedBatch {
     pub(crate) buffer: Buffer,
     pub(crate) leaves: Vec<FrameAt>,
-    /// Chunks that are not stored, because all of their elements have the fill value.
+    /// Chunks of the batch that are not stored, because all of their elements have the fill value.
     pub(crate) empty: Vec<Leaf>,
-    /// Packed chunks with an element that cannot be encoded. The host encodes them to get the error.
+    /// Chunks of the batch, in packed form, that have an element that the codecs cannot encode. The host encodes them
+    /// to get the error.
     pub(crate) refused: Vec<(Leaf, Buffer)>,
     /// Chunks whose old elements the kernels could not decode, with their stored bytes.
     pub(crate) undecoded: Vec<(Leaf, StoredBytes, Error)>,
 }
 
-/// A chunk, the range of its bytes in a buffer, and its checksum if the device computed it.
+/// A chunk that lies in a buffer, the range of its bytes there, and its checksum if the device computed it.
 pub(crate) struct FrameAt {
     pub(crate) leaf: Leaf,
     pub(crate) range: Range<usize>,
@@ -127,7 +129,7 @@ impl Kind {
         })
     }
 
-    /// Enqueues on a stream that the collected chunks are gathered and encoded.
+    /// Enqueues on a stream the kernels that gather the waiting chunks and encode them.
     fn begin(
         &mut self,
         writing: &Arc<Writing>,
@@ -240,8 +242,8 @@ impl Encoders {
         self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
     }
 
-    /// Adds a chunk that will be encoded, with its old elements if some are kept. Returns the number of the chunk's
-    /// kind if the kind has enough chunks for a batch.
+    /// Adds a chunk that kernels will encode, with its old elements if the write keeps some of them. Returns the number
+    /// of the chunk's kind if the kind has enough chunks for a batch.
     ///
     /// # Errors
     /// `Unsupported` when kernels do not encode such chunks; `OutOfMemory`.
@@ -265,18 +267,18 @@ impl Encoders {
         Ok((kind.packed.leaves.len() >= self.chunks).then_some(number))
     }
 
-    /// Whether a batch must be taken before another one can begin.
+    /// Whether so many batches are on the device that one must be taken before another can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= self.batches
     }
 
-    /// Returns the number of a kind whose chunks wait for more chunks; `None` if there is none.
+    /// Returns the number of a group of chunks that are not yet being encoded; `None` if there is none.
     pub(crate) fn waiting(&self) -> Option<usize> {
         self.kinds.iter().position(|kind| !kind.packed.leaves.is_empty())
     }
 
-    /// Enqueues that the collected chunks of one kind are gathered and encoded. Old elements are uploaded through
-    /// `slabs`.
+    /// Enqueues the kernels that gather and encode the waiting chunks of the group `kind`. Old elements are uploaded
+    /// through `slabs`.
     pub(crate) fn begin(
         &mut self,
         writing: &Arc<Writing>,
@@ -292,7 +294,7 @@ impl Encoders {
         Ok(())
     }
 
-    /// Waits for the oldest batch, and returns its frames; `None` if there is no batch.
+    /// Waits until kernels have encoded the oldest batch, and returns its frames; `None` if there is no batch.
     pub(crate) fn take(&mut self) -> Result<Option<EncodedBatch>> {
         let Some(running) = self.running.pop_front() else { return Ok(None) };
         let Running { encoding, decoding, leaves, kind, stream } = running;
@@ -320,7 +322,7 @@ impl Encoders {
         Ok(Some(EncodedBatch { buffer: encoded.buffer, leaves: stored, empty, refused, undecoded }))
     }
 
-    /// Drops all chunks and batches, after a failure.
+    /// Drops all waiting chunks and running batches, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.kinds.clear();
         self.numbers.clear();

@@ -1,5 +1,5 @@
-//! The route of chunks that the host encodes. One launch gathers the elements of many chunks, one copy moves them across the bus,
-//! and all cores encode them from pinned memory.
+//! The write route of chunks in device memory that the host encodes. One launch gathers the elements of many chunks,
+//! one copy moves them across the bus, and all cores encode them from pinned memory.
 //!
 //! Whole chunks are gathered in packed form, through the program's tail, if the tail loses no information. Parts of
 //! chunks, and chunks whose tail rounds or casts, are gathered as plain elements. The host must compare these, or merge
@@ -27,7 +27,8 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Makes the route without any chunks. `part_shape` has the extents of the largest part of a chunk that is written.
+    /// Makes the queue of chunks that wait to be gathered for the host, still empty. `part_shape` has the extents of
+    /// the largest part of a chunk that is written.
     pub(crate) fn new(program: &Program, placement: &DeviceWrite, part_shape: &[u64]) -> Gather {
         let (tail, slab_bytes) = (program.tail(), placement.slab_bytes);
         let part_strides = strides(0..part_shape.len(), part_shape).into_iter().map(|stride| stride as isize).collect();
@@ -52,7 +53,7 @@ impl Gather {
         if what == What::Packed { &mut self.packed } else { &mut self.elements }
     }
 
-    /// Enqueues that the collected chunks of one form are gathered, and copied to the host.
+    /// Enqueues a kernel that gathers the waiting chunks of the form `what`, and the copy of their bytes to the host.
     fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
         let Outgoing { writing, value, stream, down } = outgoing;
         // Memory is reserved for only one arena of large chunks.
@@ -84,7 +85,7 @@ impl Gather {
         }
     }
 
-    /// Gathers all collected chunks, and copies them to the host.
+    /// Gathers the waiting chunks of both forms, and copies their bytes to the host.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         for what in [What::Packed, What::Elements] {
             if !self.of(what).leaves.is_empty() {
@@ -99,7 +100,7 @@ impl Gather {
         !self.elements.leaves.is_empty() || !self.packed.leaves.is_empty()
     }
 
-    /// Drops all collected chunks, after a failure.
+    /// Drops all waiting chunks, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.elements.leaves.clear();
         self.packed.leaves.clear();

@@ -1,5 +1,5 @@
-//! Encoding by workers. Chunks are gathered from host memory, or come packed from a device. If a chunk keeps old
-//! elements, it is merged with them. It is then encoded and delivered to its place.
+//! Encodes chunks of a write on threads of the host. Chunks are gathered from host memory, or come packed from a
+//! device. If a chunk keeps old elements, it is merged with them. It is then encoded and delivered to its place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -180,7 +180,7 @@ fn chunk_shape(layout: &ChunkLayout) -> Vec<usize> {
     layout.leaf().chunk_shape.iter().map(|&extent| extent as usize).collect()
 }
 
-/// Makes the transfer between elements of this shape and packed bytes, from the chunk's first element on.
+/// Describes how elements of this shape are copied to or from a packed chunk, beginning with the chunk's first element.
 fn transfer(layout: &ChunkLayout, program: &Program, shape: Vec<usize>, size_bytes: usize) -> Transfer {
     let item = TransferBox {
         packed_offset_bytes: 0,

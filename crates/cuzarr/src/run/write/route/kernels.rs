@@ -1,5 +1,5 @@
-//! The route of chunks that kernels encode. Some are first merged with old elements by kernels. Frames cross the bus,
-//! unless the store keeps values on the device.
+//! The write route of chunks in device memory that kernels encode. Some are first merged with old elements by kernels.
+//! Frames cross the bus, unless the store keeps values on the device.
 
 use cuzarr_device::Device;
 
@@ -19,7 +19,7 @@ pub(crate) struct Kernels {
     encoders: Encoders,
     /// The queue that fetches old elements of chunks; `None` if kernels merge no chunks.
     old_chunks: Option<OldChunks>,
-    /// Whether the store accepts frames in device memory.
+    /// Whether the store accepts encoded chunks in device memory, so that they are not copied to the host.
     keeps_frames: bool,
 }
 
@@ -36,12 +36,13 @@ impl Kernels {
         Kernels { encoders, old_chunks, keeps_frames }
     }
 
-    /// Adds a chunk that is replaced as a whole.
+    /// Adds a chunk, to be encoded by kernels, whose elements the write replaces completely.
     pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf) -> Result<()> {
         self.add_changed(outgoing, (leaf, None))
     }
 
-    /// Adds a chunk of which only a part is written. It goes on when its old elements have come.
+    /// Adds a chunk, to be encoded by kernels, of which the write replaces only some elements. It goes on when its old
+    /// elements have come.
     pub(crate) fn merge(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf) -> Result<()> {
         if let Some(old_chunks) = &mut self.old_chunks {
             old_chunks.fetch(outgoing.writing, leaf);
@@ -59,7 +60,8 @@ impl Kernels {
         }
     }
 
-    /// Waits for the next chunk whose old elements are fetched, and adds it. Returns false if there is none.
+    /// Waits for the next chunk whose old elements are fetched, and passes it on to be encoded. Returns false if there
+    /// is none.
     fn wait_for_old(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Some(old_chunks) = &mut self.old_chunks else { return Ok(false) };
         let Some(changed) = old_chunks.next(outgoing.writing)? else { return Ok(false) };
@@ -67,7 +69,7 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Begins a batch with the collected chunks of one kind, as soon as there is room for the batch.
+    /// Begins to encode a batch of the waiting chunks of group `kind`, as soon as the device has room for the batch.
     fn encode(&mut self, outgoing: &mut Outgoing<'_>, kind: usize) -> Result<()> {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
@@ -75,7 +77,8 @@ impl Kernels {
         self.encoders.begin(outgoing.writing, outgoing.value, &outgoing.down.ring, kind)
     }
 
-    /// Waits for the oldest batch, and brings its frames to the host or to the store. Returns false if there is none.
+    /// Waits until kernels have encoded the oldest batch, and brings its frames to the host or to the store. Returns
+    /// false if there is none.
     fn take_frames(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         let Outgoing { writing, down, .. } = outgoing;
         // After this, the memory of the previous batch is free.
@@ -100,13 +103,13 @@ impl Kernels {
         Ok(true)
     }
 
-    /// Moves chunks one step further: takes the frames of a batch, or waits for old elements. Returns false if there
-    /// are none.
+    /// Moves waiting chunks one step further: takes the frames of a batch, or fetched old elements of a chunk. Returns
+    /// false if there are none.
     pub(crate) fn advance(&mut self, outgoing: &mut Outgoing<'_>) -> Result<bool> {
         Ok(self.take_frames(outgoing)? || self.wait_for_old(outgoing)?)
     }
 
-    /// Encodes all collected chunks, and sends their frames on.
+    /// Encodes all waiting chunks with kernels, and brings their frames to the host or to the store.
     pub(crate) fn flush(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         loop {
             while self.wait_for_old(outgoing)? {}
@@ -131,7 +134,7 @@ impl Kernels {
         self.encoders.give_back(writing);
     }
 
-    /// Drops all chunks, after a failure.
+    /// Drops all chunks that kernels have not encoded yet, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.encoders.abandon();
         self.old_chunks = None;

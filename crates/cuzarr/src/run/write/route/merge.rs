@@ -1,6 +1,6 @@
-//! Merging by kernels. A write that changes a part of a chunk needs the chunk's other elements. Workers fetch the
-//! stored bytes, and kernels decode them to where the new elements are then written. After that, the chunk is encoded
-//! like one that is replaced as a whole.
+//! Merges new elements with the old ones of partly written chunks, on the device. A write that changes a part of a
+//! chunk needs the chunk's other elements. Workers fetch the stored bytes, and kernels decode them to where the new
+//! elements are then written. After that, the chunk is encoded like one that is replaced as a whole.
 //!
 //! ```text
 //! fetch (workers) ─> slab ─> upload ─> decode ─> new elements over it ─> encode (`crate::run::write::route::encode`)
@@ -27,33 +27,33 @@ use crate::run::schedule::scratch::ScratchBlock;
 use crate::run::write::object::{StoredBytes, at_chunk};
 use crate::run::write::writing::{Leaf, Writing};
 
-/// Alignment of stored chunks that are put together.
+/// Alignment of stored chunks in the buffer that is copied to the device for decoding.
 const ALIGNMENT_BYTES: usize = 256;
 
 /// The old elements of a chunk of which a write replaces a part.
 pub(crate) enum Old {
-    /// The chunk's stored bytes, which kernels will decode, with the headers read from them.
+    /// The chunk's stored bytes, which kernels will decode, with the headers that were read from the bytes.
     Frame(StoredBytes, Headers),
-    /// A packed chunk that the host decoded.
+    /// Old elements that the host has decoded, in packed form.
     Packed(ScratchBlock),
 }
 
 /// A chunk of which a write changes a part, and its old elements; `None` if the chunk was not stored.
 pub(crate) type Changed = (Leaf, Option<Old>);
 
-/// Chunks of which a write replaces a part, while threads fetch their old elements.
+/// A queue of chunks of which a write replaces a part, while threads fetch their old elements.
 pub(crate) struct OldChunks {
     natives: Arc<Natives>,
-    /// Maximum stored bytes of a chunk that kernels decode.
+    /// Kernels decode only chunks with at most this many stored bytes; the host decodes the others.
     bound_bytes: usize,
     sender: Sender<Option<Changed>>,
     receiver: Receiver<Option<Changed>>,
-    /// Number of chunks for which no thread has sent an outcome yet.
+    /// Number of chunks whose old elements threads are still fetching.
     waiting: usize,
 }
 
-/// The outcome that a thread sends for one chunk. It is sent in any case, so that no thread waits for a worker that
-/// failed.
+/// The message of a thread that fetched the old elements of a chunk: both, or nothing after a failure. It is sent in
+/// any case, so that no thread waits for a worker that failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
     changed: Option<Changed>,
@@ -72,7 +72,7 @@ impl OldChunks {
         OldChunks { natives, bound_bytes, sender, receiver, waiting: 0 }
     }
 
-    /// Lets a thread fetch the old elements of a chunk.
+    /// Lets a thread read the old bytes of a chunk from the store, of which the write replaces a part.
     pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
         let (natives, bound_bytes) = (Arc::clone(&self.natives), self.bound_bytes);
         self.submit(writing, leaf, move |writing, leaf| {
@@ -114,7 +114,7 @@ impl OldChunks {
         });
     }
 
-    /// Whether some chunks have no outcome yet.
+    /// Whether threads are still fetching the old elements of some chunks.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -148,7 +148,7 @@ impl OldChunks {
     }
 }
 
-/// Decodes a stored chunk on the host.
+/// Decodes the stored bytes of an old chunk on the host, to be merged with new elements.
 fn decode(writing: &Writing, leaf: &Leaf, stored: &StoredBytes) -> Result<Old> {
     let program = leaf.chunk.layout.program()?;
     let mut packed = writing.call.scratch.take(program.packed_size_bytes())?;
@@ -174,11 +174,11 @@ impl Packed<'_> {
 /// The kernels that decode the old chunks of one batch.
 pub(crate) struct Decoding {
     batch: NativeBatch,
-    /// For each old chunk, its number in the batch and its stored bytes.
+    /// For each old chunk that kernels decode, its number in the batch and its stored bytes.
     frames: Vec<(usize, StoredBytes)>,
 }
 
-/// An old chunk that kernels did not decode.
+/// An old chunk that kernels did not decode, with the reason.
 pub(crate) struct Undecoded {
     pub(crate) index: usize,
     pub(crate) stored: StoredBytes,
@@ -186,8 +186,8 @@ pub(crate) struct Undecoded {
 }
 
 impl Decoding {
-    /// Brings old chunks into the packed memory of a batch, in the order of `stream`. Returns `None` if kernels need
-    /// not decode any.
+    /// Decodes old chunks into the packed memory of a batch, over which new elements are then written, in the order of
+    /// `stream`. Returns `None` if kernels need not decode any.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -267,8 +267,8 @@ impl Decoding {
     }
 }
 
-/// Copies frames to their ranges in `bytes`, with several threads. One thread would take as long as all work on the
-/// device.
+/// Copies stored frames one after the other into `bytes`, each to its range, with several threads. One thread would
+/// take as long as all work on the device.
 fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Range<usize>], bytes: &mut [u8]) {
     let (mut rest, mut at) = (bytes, 0);
     let pieces: Vec<_> = ranges
@@ -284,7 +284,7 @@ fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Ra
     Threads::workers().map(writing.call.threads, pieces, copy);
 }
 
-/// Converts packed chunks to plain elements in `plain`. There, chunks begin at multiples of `stride_bytes`.
+/// Converts decoded chunks to plain elements in the buffer `plain`. There, chunks begin at multiples of `stride_bytes`.
 ///
 /// # Errors
 /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -1,4 +1,4 @@
-//! The routes by which elements become encoded chunks.
+//! The routes of a write: ways to gather the elements of chunks, encode them, and deliver them to the store.
 
 pub(crate) mod encode;
 pub(crate) mod gather;

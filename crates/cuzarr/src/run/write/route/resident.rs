@@ -1,5 +1,6 @@
-//! The route of chunks that the store keeps in device memory. Each whole chunk is gathered into its own memory and
-//! passed to the store, without a copy on the host. Frames that kernels made are passed in the same way.
+//! The write route of chunks for a store that keeps its values in memory of the same device. Each whole chunk is
+//! gathered into its own memory and passed to the store, without a copy on the host. Frames that kernels made are
+//! passed in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(crate) struct Resident {
     /// By chunk shape, a packed chunk whose elements all have the fill value, for chunks that reach beyond the array's
     /// edge.
     blanks: HashMap<Vec<u64>, Buffer>,
-    /// Gathered chunks that the store gets next.
+    /// Chunks that were gathered in device memory and will be passed to the store together.
     gathered: Vec<(Leaf, Buffer)>,
 }
 
@@ -35,7 +36,7 @@ impl Resident {
         Resident { chunks, blanks: HashMap::new(), gathered: Vec::new() }
     }
 
-    /// Gathers a chunk into memory that the store will keep.
+    /// Gathers the elements of a chunk into new device memory, which the store will keep.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kernels: &Stream, leaf: Leaf) -> Result<()> {
         let (start, extent) = writing.plan.region(&leaf.chunk);
         let part = value.region(&start, &extent, &vec![1; extent.len()])?;
@@ -59,7 +60,7 @@ impl Resident {
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
     }
 
-    /// Waits for the device to gather the chunks, and passes them to the store.
+    /// Waits until the device has gathered the chunks, and passes their memory to the store.
     pub(crate) fn flush(&mut self, kernels: &Stream) -> Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -71,18 +72,19 @@ impl Resident {
         Ok(())
     }
 
-    /// Whether chunks wait for the store.
+    /// Whether gathered chunks wait to be passed to the store.
     pub(crate) fn has_leaves(&self) -> bool {
         !self.gathered.is_empty()
     }
 
-    /// Drops all gathered chunks, after a failure.
+    /// Drops all gathered chunks, because the write has failed.
     pub(crate) fn abandon(&mut self) {
         self.gathered.clear();
     }
 }
 
-/// Passes frames to a store that keeps values on their device. Each frame gets its own memory, with its checksum.
+/// Passes encoded chunks to a store that keeps its values in memory of the same device. Each frame gets its own memory,
+/// with its checksum.
 pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
     if leaves.is_empty() {
         return Ok(());
