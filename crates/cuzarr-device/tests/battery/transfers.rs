@@ -1,7 +1,9 @@
 //! Transfers between packed chunks and nd-buffers, compared with the naive model.
 
 use cuzarr_device::internal::cpu::cast::is_supported;
-use cuzarr_device::internal::transfer::{fill_boxes, gather, gather_host, scatter, scatter_each_on, scatter_host};
+use cuzarr_device::internal::transfer::{
+    Scatter, fill_boxes, gather, gather_host, scatter, scatter_all_on, scatter_host,
+};
 use cuzarr_device::{
     Arithmetic, Buffer, DType, DTypeKind, Device, ElementStep, ErrorKind, NdBuffer, Order, Packing, Stream, Tail,
     Transfer, TransferBox,
@@ -145,11 +147,48 @@ fn scatter_each(random: &mut Random, device: Device, packed: &[u8], transfer: &T
     let (buffers, boxes): (Vec<_>, Vec<_>) = transfer.boxes.iter().map(&mut apart).unzip();
     let stream = Stream::legacy(device).unwrap();
     let transfer = Transfer { boxes, ..transfer.clone() };
-    scatter_each_on(&buffers, &transfer, target, &stream).unwrap();
+    let one = |(at, packed)| Scatter { packed, transfer: &transfer, range: at..at + 1, target };
+    let mut moves: Vec<Scatter<'_>> = buffers.iter().enumerate().map(one).collect();
+    scatter_all_on(&moves, &stream).unwrap();
     stream.synchronize().unwrap();
-    let more: Vec<Buffer> = buffers.iter().cloned().chain([Buffer::from_bytes(device, &[0]).unwrap()]).collect();
-    let error = scatter_each_on(&more, &transfer, target, &stream).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    if let Some(last) = moves.last_mut() {
+        last.range.end += 1;
+        assert_eq!(scatter_all_on(&moves, &stream).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn many_scatters_at_once_move_what_each_moves_alone() {
+    for_each_case(300, |device, seed| {
+        let mut random = Random::new(seed);
+        // Some moves are alike in steps and strides, so that they share launches; others are not.
+        let kinds: Vec<_> = (0..2).map(|_| (random_tail(&mut random), random.shape(), random.next())).collect();
+        let moves: Vec<_> = (0..1 + random.below(6))
+            .map(|_| {
+                let (tail, shape, seed) = &kinds[random.below(2)];
+                let mut of_kind = Random::new(*seed);
+                let target = of_kind.view(device, tail.dtype, shape);
+                let (transfer, size) = random_transfer(&mut of_kind, tail.clone(), shape);
+                let packed = packed_bytes(&mut random, &transfer.tail, size);
+                let buffer = Buffer::from_bytes(device, &packed).unwrap();
+                (target, transfer, packed, buffer)
+            })
+            .collect();
+        let stream = Stream::legacy(device).unwrap();
+        let all = moves.iter().map(|(target, transfer, _, packed)| Scatter {
+            packed,
+            transfer,
+            range: 0..transfer.boxes.len(),
+            target: &target.array,
+        });
+        scatter_all_on(&all.collect::<Vec<_>>(), &stream).unwrap();
+        stream.synchronize().unwrap();
+        for (number, (target, transfer, packed, _)) in moves.iter().enumerate() {
+            let mut expected = target.bytes.clone();
+            naive::scatter(packed, transfer, &target.offsets, &mut expected);
+            assert!(target.now() == expected, "{device} seed {seed}: move {number} of {}: {transfer:?}", moves.len());
+        }
+    });
 }
 
 #[test]

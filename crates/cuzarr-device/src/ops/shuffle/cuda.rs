@@ -9,7 +9,7 @@ use crate::memory::buffer::Buffer;
 use crate::ops::launch::{blocks, context, sized_kernel, threads, upload};
 use crate::ops::regions::{Item, RegionBoxes};
 use crate::ops::transfer::cuda::{Direction, Ends, SHUFFLE, copy_boxes, shuffle_boxes};
-use crate::ops::transfer::{Packing, Tail, Transfer, TransferBox};
+use crate::ops::transfer::{Packing, Scatter, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
 
 /// A range of bytes that is shuffled on its own: a chunk, or a block of a chunk.
@@ -211,7 +211,7 @@ fn shuffle_any(
     let transfer = Transfer { tail, packed_strides: vec![1], lists: None, boxes: boxes.collect() };
     match forward {
         true => crate::ops::transfer::cuda::gather(&flat, &transfer, packed, stream),
-        false => crate::ops::transfer::cuda::scatter(packed, &transfer, &flat, stream),
+        false => crate::ops::transfer::cuda::scatter(&[Scatter::all(packed, &transfer, &flat)], stream),
     }
 }
 

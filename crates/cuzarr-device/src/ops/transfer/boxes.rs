@@ -47,6 +47,14 @@ impl Transfer {
     /// # Errors
     /// `InvalidArgument`, which names the first box that does not.
     pub fn check(&self, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
+        self.check_some(0..self.boxes.len(), packed_bytes, array)
+    }
+
+    /// Like [`Transfer::check`], for some of the boxes.
+    pub(crate) fn check_some(&self, range: Range<usize>, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
+        let Some(boxes) = self.boxes.get(range.clone()) else {
+            return Err(Error::invalid(format!("there are no boxes {range:?} among {}", self.boxes.len())));
+        };
         self.tail.check()?;
         require_dtype("the nd-buffer", array.dtype(), self.tail.dtype)?;
         if self.packed_strides.len() != array.ndim() {
@@ -60,7 +68,7 @@ impl Transfer {
             }
             None => array.shape(),
         };
-        for (number, item) in self.boxes.iter().enumerate() {
+        for (number, item) in (range.start..).zip(boxes) {
             check_box(&item.start, &item.extent, shape)
                 .and_then(|()| self.check_packed(item, packed_bytes))
                 .map_err(|error| Error::invalid(format!("box {number}: {}", error.message())))?;

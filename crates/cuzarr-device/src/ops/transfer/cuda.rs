@@ -4,6 +4,9 @@
 //! `copy.cu`. Chunks shuffled by their element size go through `shuffle.cu`. All others go through the interpreter in
 //! `elements.cu`. Arguments were checked by the public functions (`crate::ops::transfer`, `crate::array::ndbuffer`).
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::lists::{ListPart, Lists};
 use crate::array::ndbuffer::NdBuffer;
@@ -15,7 +18,7 @@ use crate::ops::launch::{blocks, for_each_table, sized_kernel, threads, upload, 
 use crate::ops::regions::lower::{MAX_NDIM, UNROLL};
 use crate::ops::regions::{Item, RegionBoxes};
 use crate::ops::step::cuda::{Packed, Steps, swap_unit};
-use crate::ops::transfer::{ElementStep, Packing, Tail, Transfer, TransferBox};
+use crate::ops::transfer::{ElementStep, Packing, Scatter, Tail, Transfer, TransferBox};
 use crate::stream::Stream;
 
 pub(crate) static COPY: KernelSource = KernelSource { name: "copy", text: include_str!("copy.cu"), headers: &[] };
@@ -61,6 +64,16 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
+    /// Describes elements that move as a tail says, from or to an nd-buffer with these strides.
+    fn of<'a>(direction: Direction, tail: &Tail, strides: &'a [isize]) -> Sides<'a> {
+        // A shuffle of single bytes changes nothing.
+        let packing = match tail.packing {
+            Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
+            packing => packing,
+        };
+        Sides { direction, packing, packed: tail.packed, array: tail.dtype, strides }
+    }
+
     /// Describes elements that are copied from plain memory to the nd-buffer `target`.
     fn plain(packed: DType, target: &NdBuffer) -> Sides<'_> {
         let (direction, packing) = (Direction::Scatter, Packing::Plain);
@@ -68,43 +81,96 @@ impl Sides<'_> {
     }
 }
 
-/// Moves boxes from packed memory to an nd-buffer, in stream order.
-pub(crate) fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
+/// Moves boxes from packed buffers to nd-buffers, in stream order. Moves that only differ in their memory share launches.
+pub(crate) fn scatter(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
+    let mut groups: HashMap<(&[isize], &[isize]), Vec<Vec<&Scatter<'_>>>> = HashMap::new();
+    for one in moves {
+        let alike = groups.entry((&one.transfer.packed_strides, one.target.strides())).or_default();
+        match alike.iter_mut().find(|group| share_launches(group[0], one)) {
+            Some(group) => group.push(one),
+            None => alike.push(vec![one]),
+        }
+    }
+    groups.into_values().flatten().try_for_each(|group| scatter_together(&group, stream))
+}
+
+/// Whether the boxes of two moves with equal strides can be in one launch. Boxes with index lists can if the lists and
+/// the target are the same.
+fn share_launches(one: &Scatter<'_>, other: &Scatter<'_>) -> bool {
+    one.transfer.tail == other.transfer.tail
+        && match (&one.transfer.lists, &other.transfer.lists) {
+            (None, None) => true,
+            (Some(lists), Some(others)) => Arc::ptr_eq(lists, others) && one.target.address() == other.target.address(),
+            _ => false,
+        }
+}
+
+fn scatter_together(moves: &[&Scatter<'_>], stream: &Stream) -> Result<()> {
+    let Some((first, others)) = moves.split_first() else { return Ok(()) };
+    let (packed, target, transfer) = (first.packed, first.target, first.transfer);
     let ends = Ends { src: packed.address(), dst: target.address(), src_buffer: packed, dst_buffer: target.buffer() };
-    move_boxes(Direction::Scatter, transfer, &transfer.tail.steps, target.strides(), ends, stream)
+    let sides = Sides::of(Direction::Scatter, &transfer.tail, target.strides());
+    let others: Vec<&Buffer> = others.iter().flat_map(|one| [one.packed, one.target.buffer()]).collect();
+    others.iter().try_for_each(|buffer| stream.begin_use(buffer))?;
+    // Kernels add offsets to the addresses of the first move. Their additions wrap around like these subtractions.
+    let distance = |one: &Scatter<'_>| {
+        let (src, dst) = (one.packed.address(), one.target.address());
+        (src.wrapping_sub(ends.src), dst.wrapping_sub(ends.dst))
+    };
+    if let Some(lists) = &transfer.lists {
+        let moved = |one: &&Scatter<'_>| {
+            let (src, _) = distance(one);
+            let moved = move |item: &TransferBox| TransferBox {
+                packed_offset_bytes: item.packed_offset_bytes.wrapping_add(src),
+                ..item.clone()
+            };
+            one.boxes().iter().map(moved).collect::<Vec<_>>()
+        };
+        let boxes = moves.iter().flat_map(moved).collect();
+        listed_boxes(lists, &transfer.packed_strides, boxes, &sides, &transfer.tail.steps, ends, stream)?;
+    } else {
+        let mut boxes = boxes_of(&[], &transfer.packed_strides, &sides);
+        for one in moves {
+            let (src, dst) = distance(one);
+            let is_plain = sides.packing == Packing::Plain;
+            let moved = |item: Item| Item {
+                src_offset: if is_plain { item.src_offset.wrapping_add(src as i64) } else { item.src_offset },
+                dst_offset: item.dst_offset.wrapping_add(dst as i64),
+                chunk_offset: item.chunk_offset.wrapping_add(src as i64),
+                ..item
+            };
+            let own = boxes_of(one.boxes(), &transfer.packed_strides, &sides);
+            boxes.items.extend(own.items.into_iter().map(moved));
+        }
+        move_boxes(boxes, &sides, &transfer.tail.steps, ends, stream)?;
+    }
+    stream.end_use(&others)
 }
 
 /// Moves boxes from an nd-buffer to packed memory, in stream order.
 pub(crate) fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
     let ends = Ends { src: source.address(), dst: packed.address(), src_buffer: source.buffer(), dst_buffer: packed };
-    move_boxes(Direction::Gather, transfer, &transfer.tail.steps_of_writing(), source.strides(), ends, stream)
+    let sides = Sides::of(Direction::Gather, &transfer.tail, source.strides());
+    let (steps, strides) = (transfer.tail.steps_of_writing(), &transfer.packed_strides);
+    match &transfer.lists {
+        Some(lists) => listed_boxes(lists, strides, transfer.boxes.clone(), &sides, &steps, ends, stream),
+        None => move_boxes(boxes_of(&transfer.boxes, strides, &sides), &sides, &steps, ends, stream),
+    }
 }
 
 fn move_boxes(
-    direction: Direction,
-    transfer: &Transfer,
+    mut boxes: RegionBoxes,
+    sides: &Sides<'_>,
     steps: &[ElementStep],
-    strides: &[isize],
     ends: Ends<'_>,
     stream: &Stream,
 ) -> Result<()> {
-    let tail = &transfer.tail;
-    // A shuffle of single bytes changes nothing.
-    let packing = match tail.packing {
-        Packing::Shuffled { unit_bytes: 1 } => Packing::Plain,
-        packing => packing,
-    };
-    let sides = Sides { direction, packing, packed: tail.packed, array: tail.dtype, strides };
-    if let Some(lists) = &transfer.lists {
-        return listed_boxes(lists, transfer, &sides, steps, ends, stream);
-    }
-    let packed_bytes = tail.packed.size_bytes();
-    let mut boxes = boxes_of(transfer, &sides);
+    let (direction, packed_bytes) = (sides.direction, sides.packed.size_bytes());
     boxes.simplify();
     if boxes.items.is_empty() || packed_bytes == 0 {
         return Ok(());
     }
-    match (packing, swap_unit(steps)) {
+    match (sides.packing, swap_unit(steps)) {
         (Packing::Plain, Some(unit)) if boxes.alignment(packed_bytes, ends.bases()).is_multiple_of(unit) => {
             boxes.cut(packed_bytes, ends.bases(), 16);
             copy_boxes(boxes, ends, unit, false, stream)
@@ -115,23 +181,23 @@ fn move_boxes(
                 && array_aligned(direction, &boxes, ends, unit_bytes) =>
         {
             let rest = shuffle_boxes(direction, boxes, ends, unit_bytes, unit, stream)?;
-            element_boxes(rest, ends, &sides, steps, stream)
+            element_boxes(rest, ends, sides, steps, stream)
         }
         (Packing::Bits, _) if steps.is_empty() => {
             let rest = bit_boxes(direction, boxes, ends, stream)?;
-            element_boxes(rest, ends, &sides, steps, stream)
+            element_boxes(rest, ends, sides, steps, stream)
         }
-        _ => element_boxes(boxes, ends, &sides, steps, stream),
+        _ => element_boxes(boxes, ends, sides, steps, stream),
     }
 }
 
 /// The boxes of a transfer, with byte strides and offsets on both sides. In a shuffled chunk, offsets are those before
 /// shuffling. Among packed bits, they count bits.
-fn boxes_of(transfer: &Transfer, sides: &Sides<'_>) -> RegionBoxes {
+fn boxes_of(boxes: &[TransferBox], packed_strides: &[isize], sides: &Sides<'_>) -> RegionBoxes {
     let width = if sides.packing == Packing::Bits { 1 } else { sides.packed.size_bytes() as i64 };
-    let packed_strides: Vec<i64> = transfer.packed_strides.iter().map(|&stride| stride as i64 * width).collect();
+    let packed_strides: Vec<i64> = packed_strides.iter().map(|&stride| stride as i64 * width).collect();
     let array_strides: Vec<i64> = sides.strides.iter().map(|&stride| stride as i64).collect();
-    let items = transfer.boxes.iter().map(|item| {
+    let items = boxes.iter().map(|item| {
         let first = item.packed_first_elem as i64 * width;
         let packed = if sides.packing == Packing::Plain { first + item.packed_offset_bytes as i64 } else { first };
         let array = item.start.iter().zip(&array_strides).map(|(&at, &stride)| at as i64 * stride).sum();
@@ -470,26 +536,27 @@ struct ListedAxis {
 /// Most list entries in the table of one launch: 8 MiB (16 for wide entries), which is part of the memory for tables.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Moves the boxes of a transfer with index lists.
+/// Moves boxes with index lists.
 fn listed_boxes(
     lists: &Lists,
-    transfer: &Transfer,
+    packed_strides: &[isize],
+    mut boxes: Vec<TransferBox>,
     sides: &Sides<'_>,
     steps: &[ElementStep],
     ends: Ends<'_>,
     stream: &Stream,
 ) -> Result<()> {
-    let boxes = transfer.boxes.iter().filter(|item| !item.extent.contains(&0)).cloned();
-    let mut rest = vec![boxes.collect::<Vec<_>>()];
+    boxes.retain(|item| !item.extent.contains(&0));
+    let mut rest = vec![boxes];
     while let Some(mut boxes) = rest.pop() {
         let elems = |item: &TransferBox| item.extent.iter().fold(1usize, |elems, &extent| elems.saturating_mul(extent));
         if entries_of(lists, &boxes) <= MOST_ENTRIES && boxes.iter().all(|item| elems(item) >> 31 == 0) {
-            launch_listed(lists, &transfer.packed_strides, &boxes, sides, steps, ends, stream)?;
+            launch_listed(lists, packed_strides, &boxes, sides, steps, ends, stream)?;
             continue;
         }
         let half = match &boxes[..] {
             [one] => {
-                let (first, second) = halves(one, &transfer.packed_strides, lists);
+                let (first, second) = halves(one, packed_strides, lists);
                 boxes = vec![first];
                 vec![second]
             }
@@ -684,16 +751,11 @@ fn fill_listed(
         start: start.clone(),
         extent: extent.clone(),
     };
-    let transfer = Transfer {
-        tail: Tail::plain(target.dtype()),
-        packed_strides: vec![0; target.ndim()],
-        lists: None,
-        boxes: boxes.iter().map(item).collect(),
-    };
+    let (boxes, strides) = (boxes.iter().map(item).collect(), vec![0; target.ndim()]);
     let sides = Sides::plain(target.dtype(), target);
     let ends =
         Ends { src: pattern.address(), dst: target.address(), src_buffer: &pattern, dst_buffer: target.buffer() };
-    listed_boxes(lists, &transfer, &sides, &[], ends, stream)
+    listed_boxes(lists, &strides, boxes, &sides, &[], ends, stream)
 }
 
 /// Copies many pieces, each from one buffer to another, in stream order. Base addresses are 0, so offsets are

@@ -15,6 +15,8 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod tail;
 
+use std::ops::Range;
+
 use crate::array::dtype::DType;
 use crate::array::layout::{Order, check_box};
 use crate::array::lists::Lists;
@@ -117,44 +119,51 @@ pub fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer) -> Resul
 /// # Errors
 /// Those of [`scatter`]; `MemorySpace` when `stream` belongs to another device.
 pub fn scatter_on(packed: &Buffer, transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
-    check_pair(packed, transfer, target, stream)?;
-    target.buffer().require_writable()?;
-    match target.device() {
-        Device::Cpu => scatter_host(&packed.host_bytes()?, transfer, target)?,
-        _ => cuda::scatter(packed, transfer, target, stream)?,
-    }
-    Ok(())
+    scatter_all_on(&[Scatter::all(packed, transfer, target)], stream)
 }
 
-/// Like [`scatter_on`], but the packed bytes of box `n` lie in the buffer `packed[n]`. On a GPU, one launch moves all
-/// boxes.
+/// Boxes that [`scatter_all_on`] moves from one packed buffer to one nd-buffer: some of those of a transfer.
+#[derive(Clone)]
+pub struct Scatter<'a> {
+    /// The packed memory from which elements move.
+    pub packed: &'a Buffer,
+    /// The boxes, and how their elements are packed and changed.
+    pub transfer: &'a Transfer,
+    /// Which of the transfer's boxes lie in `packed`.
+    pub range: Range<usize>,
+    /// The nd-buffer to which elements move.
+    pub target: &'a NdBuffer,
+}
+
+impl<'a> Scatter<'a> {
+    /// Moves all boxes of a transfer.
+    pub fn all(packed: &'a Buffer, transfer: &'a Transfer, target: &'a NdBuffer) -> Scatter<'a> {
+        Scatter { packed, transfer, range: 0..transfer.boxes.len(), target }
+    }
+
+    fn boxes(&self) -> &[TransferBox] {
+        &self.transfer.boxes[self.range.clone()]
+    }
+}
+
+/// Like [`scatter_on`] for each of `moves`, none of which may write to the same elements as another one. On a GPU, one
+/// launch moves the boxes of all moves with equal strides and steps, whatever their buffers.
 ///
 /// # Errors
-/// Those of [`scatter_on`]; `InvalidArgument` also for another number of buffers than boxes.
-pub fn scatter_each_on(packed: &[Buffer], transfer: &Transfer, target: &NdBuffer, stream: &Stream) -> Result<()> {
-    if packed.len() != transfer.boxes.len() {
-        return Err(Error::invalid(format!("got {} buffers for {} boxes", packed.len(), transfer.boxes.len())));
+/// Those of [`scatter_on`], before anything has moved.
+pub fn scatter_all_on(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
+    for Scatter { packed, transfer, range, target } in moves {
+        check_pair(packed, transfer, range.clone(), target, stream)?;
+        target.buffer().require_writable()?;
     }
-    let alone = |item: &TransferBox| Transfer { boxes: vec![item.clone()], ..transfer.clone() };
-    for (buffer, item) in packed.iter().zip(&transfer.boxes) {
-        check_pair(buffer, &alone(item), target, stream)?;
+    if stream.device() != Device::Cpu {
+        return cuda::scatter(moves, stream);
     }
-    target.buffer().require_writable()?;
-    let Some((first, others)) = packed.split_first() else { return Ok(()) };
-    if target.device() == Device::Cpu {
-        let mut pairs = packed.iter().zip(&transfer.boxes);
-        return pairs.try_for_each(|(buffer, item)| scatter_host(&buffer.host_bytes()?, &alone(item), target));
-    }
-    // Kernels add offsets to the address of the first buffer. Their additions wrap around like this subtraction.
-    let from_first = |(buffer, item): (&Buffer, &TransferBox)| {
-        let distance = buffer.address().wrapping_sub(first.address());
-        TransferBox { packed_offset_bytes: item.packed_offset_bytes.wrapping_add(distance), ..item.clone() }
-    };
-    let boxes = packed.iter().zip(&transfer.boxes).map(from_first).collect();
-    let others: Vec<&Buffer> = others.iter().collect();
-    others.iter().try_for_each(|buffer| stream.begin_use(buffer))?;
-    cuda::scatter(first, &Transfer { boxes, ..transfer.clone() }, target, stream)?;
-    stream.end_use(&others)
+    moves.iter().try_for_each(|one| {
+        let (packed, Transfer { tail, packed_strides, lists, .. }) = (one.packed.host_bytes()?, one.transfer);
+        let (tail, packed_strides, lists) = (tail.clone(), packed_strides.clone(), lists.clone());
+        scatter_host(&packed, &Transfer { tail, packed_strides, lists, boxes: one.boxes().to_vec() }, one.target)
+    })
 }
 
 /// Moves boxes from `source` to packed memory, and applies the steps of writing of the transfer's tail. Returns when
@@ -175,7 +184,7 @@ pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result
 /// # Errors
 /// Those of [`scatter_on`].
 pub fn gather_on(source: &NdBuffer, transfer: &Transfer, packed: &Buffer, stream: &Stream) -> Result<()> {
-    check_pair(packed, transfer, source, stream)?;
+    check_pair(packed, transfer, 0..transfer.boxes.len(), source, stream)?;
     packed.require_writable()?;
     match source.device() {
         Device::Cpu => gather_host(source, transfer, &mut packed.host_bytes_mut()?)?,
@@ -284,13 +293,19 @@ fn lease_boxes<'a>(
     target.buffer().lease_of(footprints.into_iter().flatten(), Access::Write)
 }
 
-fn check_pair(packed: &Buffer, transfer: &Transfer, array: &NdBuffer, stream: &Stream) -> Result<()> {
+fn check_pair(
+    packed: &Buffer,
+    transfer: &Transfer,
+    range: Range<usize>,
+    array: &NdBuffer,
+    stream: &Stream,
+) -> Result<()> {
     require_stream(stream, array)?;
     if packed.device() != array.device() {
         let message = format!("packed bytes are on {}, the array on {}", packed.device(), array.device());
         return Err(Error::new(ErrorKind::MemorySpace, message));
     }
-    transfer.check(packed.size_bytes(), array)?;
+    transfer.check_some(range, packed.size_bytes(), array)?;
     let (start, end) = array.address_span();
     if packed.address() < end && start < packed.address() + packed.size_bytes() && start < end {
         return Err(Error::invalid("packed memory and the array overlap"));

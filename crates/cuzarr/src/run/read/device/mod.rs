@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cuzarr_device::internal::transfer::{fill_boxes_on, scatter_each_on, scatter_on};
+use cuzarr_device::internal::transfer::{Scatter, fill_boxes_on, scatter_all_on};
 use cuzarr_device::internal::{Slab, SlabRing, pool};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Stream, Tail, Transfer};
 
@@ -346,7 +346,7 @@ impl DeviceDestination {
     /// Moves the elements of decoded chunks to the results, and fills boxes that have no chunk with the fill value.
     fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
         if let Outs::Whole(outs) = &self.outs {
-            packed.into_iter().try_for_each(|packed| self.scatter(packed, outs))?;
+            self.scatter(packed, outs)?;
             return fills.into_iter().try_for_each(|(out, fills)| self.fill(&fills, out, &outs[out]));
         }
         // Boxes in order belong to one array, so the key of the map adds nothing.
@@ -358,7 +358,7 @@ impl DeviceDestination {
             let elems =
                 elems.chain(fills.iter().map(|(_, extent)| extent)).map(|extent| extent.iter().product::<usize>());
             let elems = elems.sum();
-            packed.into_iter().try_for_each(|packed| self.scatter(packed, std::slice::from_ref(&out)))?;
+            self.scatter(packed, std::slice::from_ref(&out))?;
             self.fill(&fills, 0, &out)?;
             if let Outs::InTurn(in_turn) = &mut self.outs {
                 in_turn.placed(elems, &self.kernels)?;
@@ -367,18 +367,31 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Launches the kernel that moves the elements of decoded chunks to one result.
-    fn scatter(&self, Packed { out, bytes, layout, boxes, .. }: Packed, outs: &[NdBuffer]) -> Result<()> {
-        let (DeviceResult { tail, spacing, .. }, out) = (&self.results[out], &outs[out]);
-        let size_bytes: usize = boxes.iter().map(|item| item.packed_size_bytes).sum();
-        let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
-        let transfer = Transfer { tail: tail.clone(), packed_strides, lists, boxes };
-        let counters = &self.call.counters;
-        let scatter = || match &bytes {
-            PackedBytes::Together(buffer) => scatter_on(buffer, &transfer, out, &self.kernels),
-            PackedBytes::Each(buffers) => scatter_each_on(buffers, &transfer, out, &self.kernels),
+    /// Moves the elements of decoded chunks to the results, those of many results by one launch where strides are equal.
+    fn scatter(&self, packed: Vec<Packed>, outs: &[NdBuffer]) -> Result<()> {
+        let transfer = |Packed { out, bytes, layout, boxes, .. }: Packed| {
+            let DeviceResult { tail, spacing, .. } = &self.results[out];
+            let (packed_strides, lists) = (spacing.strides(&layout).into_owned(), spacing.lists.clone());
+            (&outs[out], bytes, Transfer { tail: tail.clone(), packed_strides, lists, boxes })
         };
-        counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
+        let transfers: Vec<(&NdBuffer, PackedBytes, Transfer)> = packed.into_iter().map(transfer).collect();
+        let mut moves = Vec::new();
+        for &(target, ref bytes, ref transfer) in &transfers {
+            match bytes {
+                PackedBytes::Together(packed) => moves.push(Scatter::all(packed, transfer, target)),
+                PackedBytes::Each(buffers) => {
+                    let one = |(at, packed)| Scatter { packed, transfer, range: at..at + 1, target };
+                    moves.extend(buffers.iter().enumerate().map(one));
+                }
+            }
+        }
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let boxes = transfers.iter().flat_map(|(_, _, transfer)| &transfer.boxes);
+        let size_bytes: usize = boxes.map(|item| item.packed_size_bytes).sum();
+        let scatter = || scatter_all_on(&moves, &self.kernels);
+        self.call.counters.time_on(Stage::Scatter, size_bytes as u64, &self.kernels, scatter)
     }
 
     fn fill(&self, boxes: &[Extent], result: usize, out: &NdBuffer) -> Result<()> {
