@@ -237,7 +237,8 @@ impl Layout {
         })
     }
 
-    /// The layout at position `index` of dimension `axis`. The result does not have that dimension.
+    /// The layout of the elements whose index along dimension `axis` is `index`. The result does not have that
+    /// dimension.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such dimension or position.

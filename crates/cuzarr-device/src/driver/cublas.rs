@@ -46,7 +46,7 @@ pub(crate) enum Elements {
 }
 
 impl Elements {
-    /// `cudaDataType_t`
+    /// The number of this element type in cuBLAS's `cudaDataType_t`.
     fn data_type(self) -> c_int {
         match self {
             Elements::Float32 => 0,
@@ -62,7 +62,7 @@ impl Elements {
         matches!(self, Elements::Float64 | Elements::Complex128)
     }
 
-    /// `cublasComputeType_t`: whether sums have single or double precision.
+    /// The number in `cublasComputeType_t` that says whether sums have single or double precision.
     fn compute_type(self) -> c_int {
         if self.is_double() { 70 } else { 68 }
     }
@@ -79,7 +79,8 @@ pub(crate) struct Matrices {
     pub(crate) is_transposed: bool,
 }
 
-/// A batch of matrix products. The elements of a matrix lie row by row.
+/// A batch of matrix products for cuBLAS to compute: factors, sizes, and the address of the results. The elements of a
+/// matrix lie row by row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Products {
     pub(crate) elements: Elements,
@@ -190,6 +191,8 @@ impl Cublas {
         result
     }
 
+    /// Makes the device's cuBLAS handle if there is none yet, and submits a batch of matrix products with it.
+    ///
     /// # Safety
     /// The conditions of [`Cublas::multiply`], and the device's context is current on this thread.
     unsafe fn multiply_here(&self, handle: &mut usize, products: &Products) -> Result<()> {

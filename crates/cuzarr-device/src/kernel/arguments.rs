@@ -28,7 +28,7 @@ pub trait Arguments {
     fn sizes(&self) -> Vec<usize>;
 }
 
-/// Arguments whose types are known only at run time. Each value is given as its bytes.
+/// Kernel arguments whose types are known only at run time. Each value is given as its bytes.
 impl Arguments for Vec<Vec<u8>> {
     fn pointers(&mut self) -> Vec<*mut c_void> {
         self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()

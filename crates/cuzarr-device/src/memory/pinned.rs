@@ -14,7 +14,7 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// Pinned bytes that are allowed beyond the limit of work in flight, for the tables that kernels read.
+/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit of work in flight.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
 /// One device's cache of unused blocks of pinned host memory.
@@ -59,7 +59,7 @@ impl PinnedCache {
         self.shrink_to(context, self.allowed_bytes())
     }
 
-    /// Most bytes that may be held: the limit, and [`TABLES_BYTES`].
+    /// Most bytes of pinned memory that may be held: the limit, and [`TABLES_BYTES`].
     fn allowed_bytes(&self) -> u64 {
         match self.limit_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,

@@ -63,7 +63,7 @@ pub(crate) fn units_to_planes<const N: usize>(units: [Vector; N]) -> [Vector; N]
     (0..4).fold(units, |vectors, _| rotate::<1, N>(vectors))
 }
 
-/// The inverse of [`units_to_planes`].
+/// Transposes `N` rows of 16 bytes back to 16 units of `N` bytes, as the inverse of [`units_to_planes`].
 #[inline(always)]
 pub(crate) fn planes_to_units<const N: usize>(planes: [Vector; N]) -> [Vector; N] {
     (0..N.trailing_zeros()).fold(planes, |vectors, _| rotate::<1, N>(vectors))

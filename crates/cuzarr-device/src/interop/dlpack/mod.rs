@@ -84,9 +84,9 @@ pub struct DLTensor {
     pub ndim: i32,
     /// Element type.
     pub dtype: DLDataType,
-    /// `ndim` extents.
+    /// Extents of the array's `ndim` dimensions.
     pub shape: *mut i64,
-    /// `ndim` strides in elements, or null for C order.
+    /// Strides of the array's `ndim` dimensions in elements, or null for C order.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -114,7 +114,7 @@ pub struct DLManagedTensorVersioned {
     pub manager_ctx: *mut c_void,
     /// The function that ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// The `FLAG_` bits.
+    /// Bits that the constants `FLAG_…` name, such as read-only memory.
     pub flags: u64,
     /// The array.
     pub dl_tensor: DLTensor,

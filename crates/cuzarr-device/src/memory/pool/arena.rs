@@ -15,9 +15,9 @@ const MOST_MARKS: usize = 8;
 pub(super) struct Arena<M> {
     address: usize,
     size_bytes: usize,
-    /// The unused ranges (holes) by address. No two holes touch.
+    /// The unused ranges (holes) of the arena's memory, by address. No two holes touch.
     holes: BTreeMap<usize, Hole<M>>,
-    /// Sizes of the blocks in use, by address.
+    /// The size of each block of the arena that is in use, by address.
     blocks: HashMap<usize, usize>,
 }
 
@@ -27,7 +27,8 @@ struct Hole<M> {
 }
 
 impl<M: Clone> Arena<M> {
-    /// Makes an unused arena. `address` and `size_bytes` must be aligned.
+    /// Makes an arena of the memory at `address`, of which nothing is in use. `address` and `size_bytes` must be
+    /// aligned.
     pub(super) fn new(address: usize, size_bytes: usize) -> Arena<M> {
         let holes = BTreeMap::from([(address, Hole { size_bytes, marks: Vec::new() })]);
         Arena { address, size_bytes, holes, blocks: HashMap::new() }
@@ -41,7 +42,7 @@ impl<M: Clone> Arena<M> {
         self.size_bytes
     }
 
-    /// Whether all blocks were given back.
+    /// Whether all blocks that were cut from this arena were given back.
     pub(super) fn is_unused(&self) -> bool {
         self.blocks.is_empty()
     }

@@ -10,8 +10,8 @@ pub struct SlabPiece {
     pub(super) lease: Arc<Lease>,
     pub(super) offset_bytes: usize,
     pub(super) size_bytes: usize,
-    /// The byte range in the slab of the undivided piece that this piece was split from. All pieces split from it share
-    /// this value.
+    /// If the piece was split: the byte range in the slab of the undivided piece. All pieces split from it share this
+    /// value.
     pub(super) family: Option<Arc<Range<usize>>>,
 }
 

@@ -1,4 +1,5 @@
-//! Launches of `bits.cu`. Arguments were checked by the public functions (`crate::ops::bits`).
+//! Launches the kernels of `bits.cu`, which pack and unpack numbers of a few bits. Arguments were checked by the public
+//! functions (`crate::ops::bits`).
 
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
@@ -55,7 +56,7 @@ pub(super) enum Way {
     Pack,
 }
 
-/// Packs or unpacks `elems` elements of each span.
+/// Packs or unpacks `elems` elements of each chunk in `spans`.
 pub(super) fn launch(
     way: Way,
     fields: &Fields,

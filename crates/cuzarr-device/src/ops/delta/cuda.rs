@@ -1,4 +1,5 @@
-//! Launches of `delta.cu`. Arguments were checked by the public function (`crate::ops::delta`).
+//! Launches the kernels of `delta.cu`, which compute running sums and differences of chunks. Arguments were checked by
+//! the public function (`crate::ops::delta`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;

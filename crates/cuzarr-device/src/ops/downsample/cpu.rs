@@ -172,8 +172,8 @@ impl CpuBoxes<'_> {
         bytes
     }
 
-    /// The number of the first element that counts for the box at `index`, and the dimensions of all elements that
-    /// count.
+    /// Returns the number of the first source element that counts for the result's element `index`, and the box of all
+    /// that count.
     fn place(&self, index: usize) -> (usize, [Axis; crate::ops::downsample::MOST_AXES]) {
         let (mut rest, mut stride, mut first) = (index, 1, 0);
         let mut axes = [Axis::default(); crate::ops::downsample::MOST_AXES];

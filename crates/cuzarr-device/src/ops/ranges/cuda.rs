@@ -1,4 +1,4 @@
-//! Launches of `ranges.cu`.
+//! Launches the kernels of `ranges.cu`, which copy ranges of elements between arrays.
 
 use crate::array::ndbuffer::NdBuffer;
 use crate::c_layout::c_layout;

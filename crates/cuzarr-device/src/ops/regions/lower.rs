@@ -15,7 +15,7 @@ const MAX_REGIONS: usize = 1 << 22;
 /// Shortest side, in elements, for which a transposed square is worth its two barriers.
 const MIN_SQUARE: usize = 4;
 
-/// One box in the form that kernels read. `Region` in regions.cuh.
+/// One box of elements to move, in the form that kernels read. `Region` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {

@@ -40,7 +40,7 @@ impl Accumulator for f64 {
     }
 }
 
-/// A complex number.
+/// Running sums and products of complex numbers, each a real and an imaginary part.
 impl Accumulator for [f64; 2] {
     fn combine(self, other: [f64; 2], operation: Scan) -> [f64; 2] {
         let ([a, b], [c, d]) = (self, other);

@@ -31,7 +31,7 @@ pub fn shuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()
     Ok(())
 }
 
-/// The inverse of [`shuffle`].
+/// Puts bytes that [`shuffle`] shuffled back into their original order.
 ///
 /// # Errors
 /// Those of [`shuffle`].
@@ -281,7 +281,7 @@ widest! {
     fn bitshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitshuffle_tiles
 }
 
-/// The inverse of [`bitunshuffle_tiles`].
+/// Shuffles bits tile by tile, as the inverse of [`bitunshuffle_tiles`].
 #[inline(always)]
 fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     let rows = source.len() / N / 8;
@@ -325,7 +325,7 @@ fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     }
 }
 
-/// The inverse of [`bitshuffle`].
+/// Puts bits that [`bitshuffle`] shuffled back into their original order.
 ///
 /// # Errors
 /// Those of [`shuffle`].

@@ -49,7 +49,7 @@ pub fn shuffle(
     run(true, kind, src, dst, spans, unit_bytes, stream)
 }
 
-/// The inverse of [`shuffle`].
+/// Puts every span that [`shuffle`] shuffled back into its original order, in stream order.
 ///
 /// # Errors
 /// Those of [`shuffle`].

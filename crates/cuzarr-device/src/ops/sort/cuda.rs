@@ -1,4 +1,4 @@
-//! Launches of `sort.cu`.
+//! Launches the kernels of `sort.cu`, which sort the lines of an array.
 
 use crate::array::dtype::DType;
 use crate::array::layout::Order;

@@ -16,7 +16,7 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// `steps` must have been accepted by [`crate::Tail::check`], or a similar check, for elements of `from` and `to`.
+    /// Takes steps that [`crate::Tail::check`], or a similar check, accepted for elements of types `from` and `to`.
     pub(crate) fn new(steps: &'a [ElementStep], from: DType, to: DType) -> Self {
         Steps { steps, from, to }
     }

@@ -139,7 +139,8 @@ fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     near.max_by_key(|&axis| rest[axis].extent)
 }
 
-/// Copies runs along `long`, for every position of the short dimensions. A run is short enough for the L1 cache.
+/// Copies a run of elements along the dimension `long`, for every position of the dimensions `short`. A run is short
+/// enough for the L1 cache.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -201,7 +202,7 @@ pub(crate) fn all_rows(
     }
 }
 
-/// Copies a row of elements.
+/// Copies a row of elements, `width` bytes each, from `source` to `target`.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -228,6 +229,8 @@ unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut
     }
 }
 
+/// Copies a row of elements, each as one value of type `T`.
+///
 /// # Safety
 /// The conditions of [`copy`], with elements of `T`'s size.
 unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u8) {
@@ -353,7 +356,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     }
 }
 
-/// Sets all elements to `element`.
+/// Sets all elements of a strided array at `target` to `element`.
 ///
 /// # Safety
 /// The conditions of [`copy`] for the target.
@@ -373,9 +376,13 @@ pub(crate) unsafe fn fill(shape: &[usize], element: &[u8], target: *mut u8, stri
     });
 }
 
+/// Sets `count` packed elements at `target` to `element`.
+///
 /// # Safety
 /// `count` packed elements at `target` may be written.
 unsafe fn fill_row(element: &[u8], target: *mut u8, count: usize) {
+    /// Sets `count` packed elements to `element`, each as one value of type `T`.
+    ///
     /// # Safety
     /// The conditions of the outer function, with elements of `T`'s size.
     unsafe fn fill_row_of<T: Copy>(element: &[u8], target: *mut u8, count: usize) {

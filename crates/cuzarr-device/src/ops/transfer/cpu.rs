@@ -84,6 +84,8 @@ pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut
     unsafe { move_boxes(Direction::Write, steps, packed, transfer, source) }
 }
 
+/// Moves every box of `transfer` between packed memory and `array`, in the given direction.
+///
 /// # Safety
 /// The conditions of [`scatter`] or [`gather`].
 unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, transfer: &Transfer, array: &NdBuffer) {
@@ -124,8 +126,8 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
     }
 }
 
-/// Smallest number of elements, along the dimensions without lists, for which each choice in the listed dimensions is
-/// moved by one strided copy. With fewer, elements are moved one by one.
+/// Least number of elements, along the dimensions without index lists, that one strided copy moves together. With
+/// fewer, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
 /// The elements along one dimension of a box. The array's stride is in bytes, the packed side's stride in its own unit.
@@ -133,8 +135,8 @@ struct Line<'a> {
     extent: usize,
     packed: isize,
     array: isize,
-    /// For each element, the numbers that are multiplied by the strides `packed` and `array`. Without a list, both are the
-    /// element's number.
+    /// The dimension's index list: for each element, the numbers by which `packed` and `array` are multiplied. Without
+    /// a list, both are the element's number.
     listed: Option<ListPart<'a>>,
 }
 
@@ -145,8 +147,8 @@ impl Line<'_> {
     }
 }
 
-/// Returns the elements along each dimension of a box with lists. Strides of the packed side are in its own unit, as in
-/// [`Mover::move_box`].
+/// Returns the elements along each dimension of a box, for a transfer with index lists. Strides of the packed side are
+/// in its own unit, as in [`Mover::move_box`].
 fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], array_strides: &[isize]) -> Vec<Line<'a>> {
     let line = |(dim, &extent): (usize, &usize)| {
         let listed = lists.part(dim, item.start[dim], extent);
@@ -197,7 +199,8 @@ fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u
     }
 }
 
-/// Copies the elements along one dimension of a box. Each has `SIZE` bytes, or `size_bytes` if `SIZE` is 0.
+/// Copies the elements along one dimension of a box between packed memory and the array. Each has `SIZE` bytes, or
+/// `size_bytes` if `SIZE` is 0.
 ///
 /// # Safety
 /// All elements of the line lie in both memories, which do not overlap, and no other thread accesses them.
@@ -218,7 +221,8 @@ unsafe fn copy_line<const SIZE: usize>(
     }
 }
 
-/// Copies elements, and converts them if the dtypes differ. The caller must know that the conversion exists.
+/// Copies the elements of `source` to `target`, and converts them if the dtypes differ. The caller must know that the
+/// conversion exists.
 ///
 /// # Safety
 /// The two have the same shape, are on the host and do not overlap. Meanwhile, no other thread writes the source or
@@ -319,7 +323,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one box that has lists in some dimensions.
+    /// Moves one box between packed memory and the array, with index lists in some dimensions.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -345,7 +349,7 @@ impl Mover<'_> {
         });
     }
 
-    /// Moves the elements along one dimension of a box.
+    /// Moves the elements along one dimension of a box between packed memory and the array.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -393,7 +397,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one tile of a box through scratch memory.
+    /// Moves one tile of a box between packed memory and the array, through scratch memory.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`]; the tile fits into scratch memory.
@@ -574,8 +578,8 @@ fn packed_strides(extent: &[usize], element_bytes: usize) -> Vec<isize> {
     strides
 }
 
-/// Extents of tiles with at most `capacity` elements. Tiles are long along the innermost dimensions of the packed side
-/// (the last one) and of the array.
+/// Returns the extents of the tiles into which a box is cut, each with at most `capacity` elements. Tiles are long
+/// along the innermost dimensions of the packed side (the last one) and of the array.
 fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     const SHORTEST_RUN: usize = 64;
     let mut tile = vec![1; dimensions.len()];

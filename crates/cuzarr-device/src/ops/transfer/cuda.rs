@@ -462,7 +462,7 @@ struct ListedAxis {
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// For a dimension with an index list: the first position that the boxes use, and the index of its entry in the
+    /// If the dimension has an index list: the first position that the boxes use, and the index of its entry in the
     /// table.
     listed: Option<(usize, u32)>,
 }

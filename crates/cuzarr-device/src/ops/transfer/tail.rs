@@ -43,7 +43,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A tail for elements that are moved unchanged.
+    /// Makes a tail for plainly packed elements that move unchanged.
     pub fn plain(dtype: DType) -> Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
