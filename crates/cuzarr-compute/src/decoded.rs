@@ -204,8 +204,8 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A check of dates, in the form of a summary whose result is always 0. It fails if one of the dates does not fit into
-/// 8 bytes of nanoseconds.
+/// A summary that checks dates: its result is 0, or an error if one of the dates does not fit into 8 bytes of
+/// nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,

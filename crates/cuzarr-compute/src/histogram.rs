@@ -31,14 +31,14 @@ pub struct Histogram {
     density: bool,
 }
 
-/// One of a histogram's two results.
+/// Which of a histogram's two results is wanted: the counts or the edges of the bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HistogramPart {
     Counts,
     Edges,
 }
 
-/// One of a histogram's two results, as a node of an expression.
+/// The counts or the edges of a histogram's bins, as a node of an expression.
 #[derive(Debug)]
 struct Asked {
     histogram: Histogram,

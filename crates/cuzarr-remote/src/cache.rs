@@ -131,7 +131,7 @@ pub(crate) struct Name {
     file: PathBuf,
 }
 
-/// An entry that was found in the cache. Its bytes have not been read yet.
+/// A file of the cache whose header lines were read. Its bytes have not been read yet.
 pub(crate) struct Entry {
     /// The bucket or host, the range and the key, separated by spaces.
     place: String,
@@ -150,6 +150,8 @@ pub(crate) struct Tags {
 }
 
 impl Cache {
+    /// Opens the cache in `folder` for the bucket or host `place`, and makes the folder if there is none.
+    ///
     /// # Errors
     /// `InvalidArgument` when the folder cannot be made.
     pub(crate) fn new(folder: PathBuf, place: &str, most_bytes: u64) -> Result<Cache> {

@@ -393,7 +393,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     }
 }
 
-/// Memory to which the bytes of answers are copied.
+/// Memory to which the bytes of a server's answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
     /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
@@ -427,7 +427,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The value from which an item is read, and how large the requests are.
+/// The value on the server from which a read request is answered, and the size of the HTTP requests for it.
 struct Source<'a> {
     client: &'a Client,
     path: &'a Path,

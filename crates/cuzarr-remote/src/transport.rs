@@ -45,7 +45,7 @@ impl Call {
         Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
     }
 
-    /// Runs work whose requests these counters count.
+    /// Runs `work`, and counts the requests that it makes and the bytes that it receives.
     pub(crate) async fn run<F: Future>(self, work: F) -> F::Output {
         CALL.scope(self, work).await
     }

@@ -56,7 +56,7 @@ pub struct Copy {
     options: ArrayOptions,
 }
 
-/// The first action of a copy at its target, before its first pass.
+/// The first action of a copy at its target, such as deleting an older array there, before elements are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,

@@ -44,7 +44,7 @@ pub struct Shrink {
 }
 
 impl Shrink {
-    /// Returns the shape of the result for a source of shape `source`.
+    /// Returns the shape that an array of shape `source` has after it is shrunk.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
@@ -143,7 +143,7 @@ impl Pass {
         })
     }
 
-    /// Copies one region.
+    /// Copies the elements of one region from the pass's source to its target.
     ///
     /// # Errors
     /// Those of [`Pass::run`].

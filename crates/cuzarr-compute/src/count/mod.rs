@@ -48,7 +48,7 @@ pub(crate) struct Counting<'a> {
     counters: Counters,
 }
 
-/// Counts the elements of one region.
+/// The elements of one region, and the bins in which they are counted for each element of the result.
 #[derive(Clone, Copy)]
 struct Counter<'a> {
     source: &'a NdBuffer,
@@ -69,7 +69,7 @@ pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
 }
 
 impl<'a> Counting<'a> {
-    /// Makes counters that are all 0.
+    /// Makes one table of counters, all 0, for each of `outputs` elements of the result.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceFailed`.

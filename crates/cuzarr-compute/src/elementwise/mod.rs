@@ -60,8 +60,8 @@ pub struct ElementwiseKernel {
 pub enum ElementwiseArgument<'a> {
     /// An array in the memory of the stream's device.
     Array(&'a NdBuffer),
-    /// A number of the given type; its bytes come first among these. It is converted to the parameter's type. A number
-    /// that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
+    /// A number of the given type: its bytes, followed by unused bytes. It is converted to the parameter's type. A
+    /// number that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
     Value(DType, [u8; 8]),
 }
 
@@ -108,7 +108,7 @@ pub struct ElementwiseCall<'a> {
 }
 
 impl<'a> ElementwiseCall<'a> {
-    /// Makes a call with these inputs. Its outputs are allocated.
+    /// Makes a call of an element-wise kernel with these inputs. Its outputs are allocated.
     pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }

@@ -362,17 +362,17 @@ impl Expr {
         Ok(Expr::new(self.0.shape.clone(), dtype, Kind::Cast(self.clone())))
     }
 
-    /// The shape.
+    /// The extent of each dimension of the expression.
     pub fn shape(&self) -> &[u64] {
         &self.0.shape
     }
 
-    /// The element type.
+    /// The type of the expression's elements.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// The number of dimensions.
+    /// The number of dimensions of the expression.
     pub fn ndim(&self) -> usize {
         self.0.shape.len()
     }

@@ -31,7 +31,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Returns the options, with those that the caller left out taken from the image.
+    /// Returns the options of a pyramid, with those that the caller left out taken from this image.
     ///
     /// # Errors
     /// `Unsupported` if the image's coordinate systems cannot be kept.

@@ -10,7 +10,7 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The tables of counters get the memory limit divided by this.
+/// The tables of counters of a search for quantiles get the memory limit divided by this.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
@@ -25,7 +25,7 @@ pub(super) struct Room<'a> {
     pub(super) reduced: u64,
     /// Limit for the tables of counters, in bytes.
     pub(super) tables_bytes: u64,
-    /// Limit for the regions of elements, in bytes.
+    /// Limit for the regions of elements that are in memory while they are counted, in bytes.
     pub(super) regions_bytes: u64,
 }
 
@@ -182,7 +182,7 @@ fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     }
 }
 
-/// The quantiles found so far: for each probability, those of one element of the result after the other.
+/// The quantiles found so far: a list for each probability, in the order of the result's elements.
 pub(super) struct Chosen {
     method: QuantileMethod,
     keys: Keys,

@@ -372,9 +372,9 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// Returns how many bytes of a memory limit remain beside two sets of partial results for `outputs` result elements:
-/// that of all regions and that of a run. `None` if the states take too large a part of the limit. Then the host
-/// gathers them, and there are no runs.
+/// Returns the bytes of a memory limit that remain beside two sets of partial results: that of all regions, and that of
+/// one run of regions. `None` if the states take too large a part of the limit. Then the host gathers them, and there
+/// are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)

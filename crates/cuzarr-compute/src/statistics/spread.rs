@@ -12,7 +12,8 @@ use cuzarr::Result;
 /// twice as many bins, plus one.
 const LEAST_BINS: f64 = 64.0;
 
-/// A histogram: the count of each bin. Bin `n` begins at `n * width`. The width depends only on the range.
+/// A histogram: the number of elements in each bin, whose width is a power of two. Bin `n` begins at `n * width`. The
+/// width depends only on the range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spread {
     /// The smallest and the largest number of the histogram, if there is one.

@@ -570,7 +570,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Returns the box around each group of regions; boxes are numbered in order.
+/// Returns, for each group of regions, the smallest box that contains them; boxes are numbered in order.
 pub(super) fn hulls(apart: &[Vec<Region>]) -> Vec<Region> {
     apart.iter().zip(0..).map(|(regions, number)| Region { number, ..hull_of(regions) }).collect()
 }

@@ -27,7 +27,7 @@ pub(crate) struct Part {
     pub(crate) size_bytes: Option<u64>,
     /// The entity tag that the file must have; `None` if that is not checked.
     pub(crate) etag: Option<Arc<str>>,
-    /// Time in seconds since 1970; `None` if it is not checked. The file must not have changed after this time.
+    /// Time in seconds since 1970 after which the file must not have changed; `None` if that is not checked.
     pub(crate) changed_until: Option<u32>,
 }
 
@@ -53,9 +53,9 @@ impl Part {
     }
 }
 
-/// A source of references that are added to a table when they are first needed.
+/// A source of references that a table of references gets when they are first needed.
 pub(crate) trait Pending: Send + Sync {
-    /// Adds the references of these keys to the table, unless they are already there.
+    /// Adds the references of the given keys to the table's `entries`, unless they are already there.
     fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
 
     /// Adds the references that a listing of a prefix needs: all keys below it, or only the keys that determine its
@@ -141,7 +141,7 @@ pub struct Columns<'a> {
 }
 
 impl ReferenceTable {
-    /// Makes an empty table.
+    /// Makes a table of references that has no entries.
     pub fn new() -> ReferenceTable {
         ReferenceTable::default()
     }
