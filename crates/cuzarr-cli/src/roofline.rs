@@ -1,6 +1,6 @@
-//! The roofline of an array: how fast each part of the machine would be alone. The parts are copies from the page cache
-//! to pinned memory, the bus, and the decoders. They are measured in the same run as the read that is compared with
-//! them.
+//! The roofline of an array: how fast storage, bus and decoders each would be alone. The parts are copies from the page
+//! cache to pinned memory, the bus, and the decoders. They are measured in the same run as the read that is compared
+//! with them.
 
 use std::any::Any;
 use std::ops::Range;

@@ -126,7 +126,7 @@ impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V
         self.0.load(Ordering::Acquire).is_null()
     }
 
-    /// The entries from `last` on, newest first.
+    /// The entries of the map from `last` to the first one that was added.
     fn entries(&self, last: *mut Entry<K, V>) -> impl Iterator<Item = &'static Entry<K, V>> {
         // SAFETY: null, or an entry that `insert` published, which is never freed or changed.
         let entry = |at: *mut Entry<K, V>| -> Option<&'static Entry<K, V>> { unsafe { at.as_ref() } };

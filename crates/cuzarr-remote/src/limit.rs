@@ -68,7 +68,7 @@ struct Window {
     refused_many: bool,
     seconds: f64,
     best_seconds: f64,
-    /// The mean time until an answer begins, in which recent answers count more.
+    /// The mean time until the host begins to answer, in which recent answers count more.
     round_trip_seconds: Option<f64>,
 }
 

@@ -159,7 +159,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Returns the passes; none if the copy is already complete.
+    /// Returns the passes of the copy; none if the copy is already complete.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
@@ -169,7 +169,7 @@ impl Copy {
         self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
     }
 
-    /// Returns the plan as JSON.
+    /// Returns the plan of the copy as JSON: source, target, size and passes.
     pub fn to_json(&self) -> Value {
         let pass = |pass: &Pass| {
             json!({

@@ -213,7 +213,7 @@ impl Copied {
         &self.unreadable
     }
 
-    /// Returns the plan as JSON.
+    /// Returns the plans of all copied arrays as JSON.
     pub fn to_json(&self) -> Value {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }

@@ -93,12 +93,12 @@ impl Pass {
         Pass { source, target, regions, finished, reads, shrink: None, select: None, cast: None }
     }
 
-    /// Returns the array that is read.
+    /// Returns the array from which the pass copies.
     pub fn source(&self) -> &Array {
         &self.source
     }
 
-    /// Returns the array that is written.
+    /// Returns the array to which the pass copies.
     pub fn target(&self) -> &Array {
         &self.target
     }

@@ -62,7 +62,7 @@ impl Running {
         shape
     }
 
-    /// Whether both give the same running sums or products.
+    /// Whether two expressions give the same running sums or products.
     pub(crate) fn is_same(&self, other: &Running) -> bool {
         std::sync::Arc::ptr_eq(&self.of.0, &other.of.0)
             && (self.axis, self.scan, self.from) == (other.axis, other.scan, other.from)

@@ -1,4 +1,4 @@
-//! Finds elements by their place in sorted order, by counting.
+//! Finds the elements with given ranks in sorted order, without sorting, by counting.
 
 use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind};
@@ -63,8 +63,8 @@ impl<'a> Room<'a> {
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Returns how many bits of the keys one pass can resolve, so that the tables for `outputs` result elements fit, at
-    /// most `most`. With more bits than `most`, there would be more counters than elements.
+    /// Returns how many bits of the keys one pass can resolve with tables for `outputs` result elements that fit into
+    /// memory; at most `most`. With more bits than `most`, there would be more counters than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
@@ -223,7 +223,7 @@ impl Chosen {
         Ok(nan)
     }
 
-    /// Returns the bits of [`Chosen::nan_bytes`].
+    /// Returns the NaN that stands for "no quantile" as the bits of an element ([`Chosen::nan_bytes`]).
     pub(super) fn nan(&self) -> Result<u64> {
         let mut word = [0; 8];
         let bytes = self.nan_bytes()?;

@@ -1,5 +1,5 @@
-//! Reductions on the host. They use the same segments, lanes and steps as a GPU, one row of lanes at a time. All loops
-//! over lanes are simple enough for compilers to use vector instructions.
+//! Reduces arrays in host memory, for example to sums. They use the same segments, lanes and steps as a GPU, one row of
+//! lanes at a time. All loops over lanes are simple enough for compilers to use vector instructions.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Reductions on a GPU. Kernels call the functions in `reduce/reduce.cuh`, and are generated for an element type and a
-//! number of dimensions.
+//! Reduces arrays on a GPU, for example to sums. Kernels call the functions in `reduce/reduce.cuh`, and are generated
+//! for an element type and a number of dimensions.
 
 use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header};
@@ -221,7 +221,7 @@ impl StateTable<'_> {
     }
 }
 
-/// Encodes the struct `Where` of reduce.cuh, with as many dimensions as the view has.
+/// Encodes a reduction's memory layout as the kernels' struct `Where` of reduce.cuh.
 pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
@@ -314,7 +314,7 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The memory of the partial results. They are zero where nothing was added; `None` before the first region.
+    /// The GPU memory of the partial results. They are zero where nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 

@@ -321,7 +321,8 @@ impl Gathered {
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
-    /// Merges into these partial results those of a region. They are in C order of the region's part of the result.
+    /// Merges the partial results of a region into those gathered so far. They are in C order of the region's part
+    /// of the result.
     fn take(&mut self, region: &Region, states: &[State]) {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
         let (row, outer) = match kept.split_last() {

@@ -214,7 +214,7 @@ impl Accumulator {
     }
 }
 
-/// Joins the moments of two groups of elements, of which one may be empty.
+/// Joins the moments (mean, number, squared distances) of two groups of elements, of which one may be empty.
 fn moments(own: State, other: State) -> State {
     if other.0[1] == 0 {
         return own;
@@ -241,7 +241,7 @@ impl Joint {
         Joint { share: m / (n + m), weight: n * m / (n + m) }
     }
 
-    /// Joins the mean and the squared distances of two groups. All of them are bits of binary64.
+    /// Joins the mean and the squared distances of two groups of elements. All of them are bits of binary64.
     #[inline(always)]
     pub(super) fn moments(self, own: [u64; 2], other: [u64; 2]) -> [u64; 2] {
         let ([mean, squares], [other_mean, other_squares]) = (own.map(f64::from_bits), other.map(f64::from_bits));

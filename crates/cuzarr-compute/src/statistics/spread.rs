@@ -28,7 +28,7 @@ impl Spread {
         Spread { range: Some((low, high)), width: width_for(low, high), bins: BTreeMap::new() }
     }
 
-    /// Returns the indices of the first and the last bin.
+    /// Returns the indices of the histogram's first and last bin.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         // Quotients by powers of two are exact, and below 2^53: see `width_for`.
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
@@ -50,7 +50,7 @@ impl Spread {
         [low].into_iter().chain(inner).map(|edge| least_key(keys, dtype, edge)).chain([greatest]).collect()
     }
 
-    /// Adds counts to consecutive bins, beginning with the first bin.
+    /// Adds counts to consecutive bins of the histogram, beginning with the first bin.
     pub(super) fn add(&mut self, counts: &[u64]) {
         let first = self.ends().map_or(0, |(first, _)| first);
         for (bin, &count) in (first..).zip(counts).filter(|(_, count)| **count > 0) {

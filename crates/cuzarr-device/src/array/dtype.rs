@@ -113,8 +113,8 @@ impl DType {
         self.size_bytes as usize
     }
 
-    /// Number of bytes that a change of byte order reverses together. A complex number has two such units; each opaque
-    /// byte is its own unit.
+    /// Number of bytes that are reversed together when the byte order of an element changes. A complex number has two
+    /// such units; each opaque byte is its own unit.
     pub const fn swap_unit_bytes(self) -> usize {
         match (self.kind, self.small) {
             (_, Some(number)) => number.part_bytes(),

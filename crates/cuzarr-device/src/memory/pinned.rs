@@ -105,8 +105,8 @@ impl PinnedCache {
         Ok(block)
     }
 
-    /// Keeps a block in the cache for later users. Frees it instead if the unused blocks would exceed the largest
-    /// ring's limit. `keep_bytes` is the limit of this block's ring.
+    /// Keeps a block of pinned memory in the cache for later users. Frees it instead if the unused blocks would exceed
+    /// the largest ring's limit. `keep_bytes` is the limit of this block's ring.
     pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.cached);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
@@ -128,7 +128,7 @@ impl PinnedCache {
         lock(&self.cached).held_bytes as u64
     }
 
-    /// Frees every unused block.
+    /// Frees every unused block of pinned memory in the cache.
     pub(crate) fn clear(&self, context: &'static Context) -> Result<()> {
         self.shrink_to(context, 0)
     }

@@ -244,9 +244,9 @@ impl Limits {
 
 /// The pool or other source that an allocation came from.
 pub(super) enum Source {
-    /// The pool for results.
+    /// The pool for results, such as arrays that a read returns.
     Results,
-    /// The pool for memory in flight.
+    /// The pool for memory in flight, which work uses besides its results.
     InFlight,
     /// The arena for work with a small memory limit.
     Small,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::memory::slab::ring::Lease;
 
-/// Part of a slab, for one thread to fill. The ring gets the slab back only after all its pieces are dropped.
+/// A part of a slab (pinned host memory) for one thread to fill. The ring gets the slab back only after all its pieces
+/// are dropped.
 pub struct SlabPiece {
     pub(super) lease: Arc<Lease>,
     pub(super) offset_bytes: usize,

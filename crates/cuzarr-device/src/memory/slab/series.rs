@@ -60,8 +60,8 @@ impl SlabSeries {
         self.carved_bytes
     }
 
-    /// Carves the next piece, for any thread to fill. Returns its offset in the buffer, a multiple of 256 bytes, and
-    /// the piece. `None` if the buffer or the ring has no room.
+    /// Carves the next piece of memory from the slabs, for any thread to fill. Returns its offset in the buffer, a
+    /// multiple of 256 bytes, and the piece. `None` if the buffer or the ring has no room.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.

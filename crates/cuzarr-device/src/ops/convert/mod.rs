@@ -38,12 +38,12 @@ pub enum OutOfRange {
     Wrap,
 }
 
-/// How a number is converted.
+/// How a number of the source becomes a number of the target's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Converts the number, and rounds it if the target type needs that. NaN and infinities cannot become integers.
     Cast {
-        /// How to round.
+        /// How to round a number that the target type cannot represent exactly.
         rounding: Rounding,
         /// The treatment of numbers that are out of range.
         out_of_range: OutOfRange,

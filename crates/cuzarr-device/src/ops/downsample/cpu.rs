@@ -1,4 +1,5 @@
-//! Downsampling on the host. Arguments were checked by the public function (`crate::ops::downsample`).
+//! Downsamples arrays in host memory, with several threads. Arguments were checked by the public function
+//! (`crate::ops::downsample`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::elements::HostElement;

@@ -33,7 +33,7 @@ pub(crate) struct Region {
     shifts: [u32; MAX_NDIM],
 }
 
-/// The strides and counts that the regions of one launch share. `Walk` in regions.cuh.
+/// The strides and counts that all boxes of elements (regions) of one launch share. `Walk` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
@@ -63,8 +63,8 @@ pub(crate) struct Lowered {
 }
 
 impl RegionBoxes {
-    /// Makes the table for a launch with `threads` threads per block. `may_transpose` says that the kernel has a
-    /// transposing version.
+    /// Converts the boxes to the table that a launch with `threads` threads per block reads. `may_transpose` says that
+    /// the kernel has a transposing version.
     ///
     /// # Errors
     /// `Unsupported` when too many dimensions remain, so that there would be millions of regions.
@@ -176,7 +176,7 @@ fn square_side(access_bytes: usize) -> u32 {
 }
 
 impl Item {
-    /// Makes a region with the fields that depend only on the box's extents.
+    /// Makes a kernel's description of a box, with the fields that depend only on the box's extents.
     fn region(&self) -> Region {
         let mut region = Region { elems: 1, ..Region::default() };
         // `fit_sizes` made sure that the product is below 2³¹.

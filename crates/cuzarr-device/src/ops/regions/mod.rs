@@ -42,8 +42,8 @@ impl RegionBoxes {
         self.items.iter_mut().for_each(|item| keep(&mut item.extents, &used));
     }
 
-    /// Cuts elements of `element_bytes` into accesses of a power of two: the largest, up to `limit_bytes`, that divides
-    /// the element size and all addresses. `bases` are the two base addresses.
+    /// Splits each element of `element_bytes` into memory accesses of equal size. That size is the largest power of
+    /// two, up to `limit_bytes`, that divides the element size and all addresses. `bases` are the two base addresses.
     pub(crate) fn cut(&mut self, element_bytes: usize, bases: (usize, usize), limit_bytes: usize) {
         let access = self.alignment(element_bytes, bases).min(limit_bytes);
         self.access_bytes = access;

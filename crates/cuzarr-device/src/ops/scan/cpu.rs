@@ -1,4 +1,4 @@
-//! Scans on the host. They combine in the same order as `scan.cu`.
+//! Running sums and products (scans) of arrays in host memory. They combine in the same order as `scan.cu`.
 
 use crate::array::dtype::DType;
 use crate::array::ndbuffer::NdBuffer;

@@ -15,11 +15,11 @@ use crate::stream::Stream;
 /// A range of bytes that is shuffled on its own: a chunk, or a block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Byte offset in the source.
+    /// Byte offset of the range in the source.
     pub src_offset_bytes: usize,
-    /// Byte offset in the target.
+    /// Byte offset of the range in the target.
     pub dst_offset_bytes: usize,
-    /// Size in bytes, the same on both sides.
+    /// Size of the range in bytes, the same in source and target.
     pub size_bytes: usize,
 }
 
@@ -158,8 +158,8 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies the end of each span, which is too short to be shuffled, unchanged. `whole` gives the size of the shuffled
-/// part.
+/// Copies the end of each span unchanged, because it is too short to be shuffled. `whole` gives the size of the
+/// shuffled part.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {
         let done = whole(span.size_bytes);
@@ -215,7 +215,8 @@ fn shuffle_any(
     }
 }
 
-/// One span of a bit shuffle, counted in groups of 8 elements. `Span` in shuffle.cu.
+/// One range of bytes of a bit shuffle, in the form that kernels read, counted in groups of 8 elements. `Span` in
+/// shuffle.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct GroupSpan {

@@ -1,4 +1,4 @@
-//! Applies the steps of a tail to packed host elements.
+//! Changes packed elements in host memory step by step, for example by casts.
 
 use crate::array::dtype::DType;
 use crate::ops::cast::cast;
@@ -21,7 +21,7 @@ impl<'a> Steps<'a> {
         Steps { steps, from, to }
     }
 
-    /// Whether there are no steps, so that elements stay unchanged.
+    /// Whether there are no steps, so that the elements stay unchanged.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

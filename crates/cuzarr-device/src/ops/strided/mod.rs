@@ -1,4 +1,4 @@
-//! Strided copies in host memory.
+//! Copies elements between strided layouts in host memory.
 //!
 //! A copy is first brought to a normal form: dimensions are ordered by the target's strides, and neighbours that
 //! continue each other are merged. An innermost run that is packed on both sides is taken as one wide element. Then one
@@ -117,7 +117,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// The shorter and the longer side of the plane.
+    /// The two dimensions of the plane: first the shorter, then the longer one.
     fn sides(self) -> (Dimension, Dimension) {
         let (one, other) = (self.along_source, self.along_target);
         if one.extent < other.extent { (one, other) } else { (other, one) }
@@ -276,7 +276,7 @@ unsafe fn transpose_plane(plane: Plane, width: usize, source: *const u8, target:
     }
 }
 
-/// Size of the largest block in bytes. It stays in an L1 cache of 32 KiB.
+/// Size in bytes of the largest block of elements that is transposed at once. It stays in an L1 cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
 
 #[repr(align(64))]
@@ -284,9 +284,10 @@ struct StridedBlock {
     _bytes: [u8; BLOCK_BYTES],
 }
 
-/// Transposes in square blocks, through a local buffer. The rows of a block are several cache lines long on both sides.
-/// Each row lies in its own page if strides are large powers of two, and each visit to a page costs a walk through the
-/// page table. Every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
+/// Transposes a plane of elements in square blocks, through a local buffer. The rows of a block are several cache lines
+/// long on both sides. Each row lies in its own page if strides are large powers of two, and each visit to a page costs
+/// a walk through the page table. Every line is touched once, in one burst, so strides that map many lines to one cache
+/// set do no harm.
 ///
 /// `SIDE` is the block's side in elements. `SMALL` elements are 16 bytes; 0 if no power of two of them makes 16 bytes.
 ///

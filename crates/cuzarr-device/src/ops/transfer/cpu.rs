@@ -1,4 +1,4 @@
-//! Transfers in host memory.
+//! Moves boxes of elements between packed memory and an nd-buffer, both in host memory.
 //!
 //! Unchanged elements are moved by one strided copy. All others go in tiles that fit the L1 cache: a tile of packed
 //! elements is loaded into scratch memory (unshuffling, or unpacking bits), changed by the steps, and stored. Writing
@@ -27,7 +27,7 @@ enum Direction {
 /// Where the packed elements of a box lie.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// At byte strides from this pointer.
+    /// At byte strides from the given pointer.
     Plain(*mut u8),
     /// In a byte-shuffled chunk, at element indices that begin at `first`.
     Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
@@ -35,7 +35,7 @@ enum Packed {
     Bits { chunk: *mut u8, first: usize },
 }
 
-/// Scratch memory for one tile, before and after a cast.
+/// Scratch memory for the elements of one tile, before and after a cast.
 struct Scratch {
     first: Vec<u8>,
     second: Vec<u8>,

@@ -35,7 +35,7 @@ pub(crate) enum Direction {
     Gather,
 }
 
-/// The source and target of a launch: base addresses, and the buffers that contain them.
+/// Source and target memory of a launch: the base addresses, and the buffers that contain these addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends<'a> {
     pub(crate) src: usize,
@@ -50,7 +50,7 @@ impl Ends<'_> {
     }
 }
 
-/// Layout of the elements on both sides of a launch, and its direction.
+/// How a launch's elements lie in packed memory and in the nd-buffer, and in which direction they move.
 struct Sides<'a> {
     direction: Direction,
     packing: Packing,
@@ -507,7 +507,7 @@ fn span_of(boxes: &[TransferBox], dim: usize) -> (usize, usize) {
     (from, to - from)
 }
 
-/// Number of entries of index lists that the boxes use.
+/// Number of index list entries that boxes use, in all dimensions together.
 fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
     let dims = 0..boxes.first().map_or(0, |item| item.start.len());
     dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()
@@ -528,7 +528,7 @@ fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (Trans
     (first, second)
 }
 
-/// Moves boxes whose list entries fit one table.
+/// Moves boxes whose index list entries fit the table of one launch.
 fn launch_listed(
     lists: &Lists,
     packed_strides: &[isize],
