@@ -20,8 +20,8 @@ use serde_json::json;
 
 use crate::output;
 
-/// Bytes that are fetched in each round: in a large round, and in one that stays in the processor's cache, for machines
-/// that are limited by memory.
+/// Bytes that one round of the storage measurement fetches: a large round, and one that stays in the processor's cache.
+/// The small one is for machines that are limited by memory.
 const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
 /// Size in bytes of each copy over the bus, the same as in reads.
 const COPY_BYTES: usize = 16 << 20;

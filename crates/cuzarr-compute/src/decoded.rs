@@ -115,7 +115,8 @@ fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     numbers.astype(decoding.dtype.unwrap_or(stored.dtype()))
 }
 
-/// Converts the elements to the integer type that the attributes say to read them as, if they name one.
+/// Converts the stored elements to another integer type, if the array's attributes say that the elements are to be read
+/// so.
 fn read_as(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     decoding.read_as.map_or_else(|| Ok(stored.clone()), |dtype| stored.astype(dtype))
 }

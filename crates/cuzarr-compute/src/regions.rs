@@ -9,8 +9,8 @@ const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
 /// Bytes that are subtracted from higher memory limits: two pieces of 32 MiB of CUDA's memory pools.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// Memory for copying one stored object, in multiples of its elements: the elements that are read, those of the
-/// previous object while it is written, one packed copy, and two for scratch memory.
+/// Memory for copying one stored object, as a multiple of the size of the object's elements. It is for the elements
+/// that are read, those of the previous object while it is written, one packed copy, and scratch memory of two.
 pub(crate) const OBJECT_SHARE: u64 = 6;
 /// The memory limit divided by this gives the size of the regions of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;

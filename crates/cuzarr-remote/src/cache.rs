@@ -52,7 +52,7 @@ pub fn default_folder() -> Option<PathBuf> {
 /// Statistics of a cache of remote values: the number and size of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// Number of cached values and parts of values.
+    /// Number of values and parts of values in the cache.
     pub entries: u64,
     /// Size in bytes of the files that hold the cached values.
     pub size_bytes: u64,

@@ -21,7 +21,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) const MOST_REQUESTS: usize = 256;
 /// Largest number of bytes that requests to a host may ask for at a time, unless `max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
-/// Number of requests that a host may have to answer at a time, until its answers show how many suit it.
+/// Number of requests that a host may have to answer at a time at first, until its answers show how many suit that
+/// host.
 pub(crate) const FIRST_REQUESTS: usize = 64;
 /// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;

@@ -35,7 +35,7 @@ use crate::transport::Call;
 /// MB/s.
 const VALUE_PART_BYTES: u64 = 8 << 20;
 
-/// Largest number of bytes that one request reads of a given range: neighbouring chunks of 16 MiB in a file take one
+/// Largest number of bytes that one request reads of a given range. Neighbouring chunks of 16 MiB in a file take one
 /// request.
 pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
 
@@ -268,7 +268,7 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
 /// The outcome of filling memory from an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
-    /// The bytes of the entry are damaged. The memory was already lent, unless the size was wrong.
+    /// The bytes of the cache entry are damaged. The memory was already lent, unless the size was wrong.
     Damaged(Option<Box<dyn Lease>>),
 }
 

@@ -8,8 +8,8 @@ use cuzarr_device::internal::Threads;
 use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
 
-/// Number of elements of the result that one pass over the input counts together, if their inputs are neighbours in
-/// memory.
+/// Number of result elements that one pass over the input counts together, if the inputs of these result elements are
+/// neighbours.
 const TILE_OUTPUTS: usize = 256;
 /// Least number of input elements for which another thread is used. Fewer elements are not worth a thread.
 const THREAD_ELEMS: usize = 1 << 15;

@@ -22,8 +22,8 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Default number of threads in a block.
 const THREADS: u32 = 256;
 
-/// A CUDA kernel for one C++ expression that the user gives; it computes this for each element of arrays, with
-/// broadcasting. Clones share compiled code. Any thread may use it.
+/// A CUDA kernel that computes one C++ expression of the user for each element of arrays, with broadcasting. Clones
+/// share compiled code. Any thread may use it.
 ///
 /// Parameters are written like `float32 x, T y, raw T z`. An element type is a NumPy name, or a letter that stands for
 /// the argument's type. `raw` passes the whole array, which the operation may index freely; other parameters are the
@@ -317,7 +317,7 @@ impl ElementwiseKernel {
     }
 }
 
-/// Returns the element type of a parameter: its own, or that of its letter.
+/// Returns the element type of a kernel's parameter: the fixed type, or the type that its letter stands for.
 fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
     match parameter.element {
         Element::Known(dtype) => Ok(dtype),

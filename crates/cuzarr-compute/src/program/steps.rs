@@ -1,4 +1,5 @@
-//! The steps of a program. Each step computes one value from values of earlier steps.
+//! Turns expressions into programs: lists of steps that compute one result element. Each step computes one value from
+//! values of earlier steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ const MOST_ACROSS: usize = 32;
 /// [`MOST_THREADS`].
 const FEW_THREADS_ROW: usize = 8192;
 const MANY_BLOCKS: usize = 512;
-/// Largest number of threads in a block that searches.
+/// Largest number of threads in a block that searches rows for quantiles.
 const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_THREADS");
 
 /// How a GPU finds the quantiles of rows in its memory.

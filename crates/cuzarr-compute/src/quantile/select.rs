@@ -23,7 +23,7 @@ pub(super) struct Room<'a> {
     dtype: DType,
     pub(super) keys: Keys,
     pub(super) reduced: u64,
-    /// Limit for the tables of counters, in bytes.
+    /// Limit for the tables of counters that a search needs, in bytes.
     pub(super) tables_bytes: u64,
     /// Limit for the regions of elements that are in memory while they are counted, in bytes.
     pub(super) regions_bytes: u64,
@@ -136,8 +136,8 @@ impl<'a> Room<'a> {
 /// An element to find: it has rank `rank` in the interval of keys that begins at `low`.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// The interval's index among those that are counted for the same result element; `None` if there is no element to
-    /// find.
+    /// Index of the element's key interval among the intervals that are counted for the same result element; `None` if
+    /// nothing is to be found.
     interval: Option<usize>,
     low: u64,
     rank: u64,

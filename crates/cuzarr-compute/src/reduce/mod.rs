@@ -31,7 +31,7 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A GPU gathers a reduction's partial results if they fit into the memory limit divided by this.
+/// A GPU gathers a reduction's partial results if these fit into the memory limit divided by `STATES_SHARE`.
 const STATES_SHARE: u64 = 4;
 
 /// The function that a reduction computes from elements, such as a sum.
@@ -133,7 +133,7 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how a GPU computes the result from partial results, and the type in which it computes it.
+    /// Returns how a GPU computes the result from partial results, and the element type in which it does so.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;

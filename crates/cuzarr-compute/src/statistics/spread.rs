@@ -34,9 +34,9 @@ impl Spread {
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
     }
 
-    /// Returns the edges of the bins as keys: that of the smallest element of each bin, and of the largest element of
-    /// all. For integers, the last key is that of the type's largest value, because the largest element may lie above
-    /// the rounded number.
+    /// Returns the edges of the bins as keys: the key of each bin's smallest element, then the key of the largest
+    /// element. For integers, the last key is that of the type's largest value, because the largest element may lie
+    /// above the rounded number.
     ///
     /// # Errors
     /// `Unsupported` for a type without order.
@@ -88,8 +88,8 @@ impl Spread {
     }
 }
 
-/// Returns the width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and
-/// that is not lost when it is added to numbers of this size.
+/// Returns the width of bins for numbers from `low` to `high`: a power of two. It divides the range into bins, and is
+/// not lost when it is added to numbers of this size.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;

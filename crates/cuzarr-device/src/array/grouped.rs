@@ -35,8 +35,7 @@ pub struct Grouped {
     pub starts: Vec<usize>,
 }
 
-/// How many numbers are passed to one call of `numbering`: few enough for their groups and elements to stay in the L1
-/// cache.
+/// Number of numbers that one call of `numbering` gets. Their groups and elements stay in the L1 cache.
 const BLOCK: usize = 4096;
 /// Least count of numbers for each thread that sorts. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
@@ -92,7 +91,7 @@ impl Number for u64 {
     }
 }
 
-/// The range of numbers that one thread sorts, with their groups and elements.
+/// The range of numbers that one thread sorts, with the group and the element of each number.
 struct GroupedPart<N> {
     first: usize,
     /// The group of each number; `elems` has the element of each.

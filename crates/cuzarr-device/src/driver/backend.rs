@@ -103,7 +103,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// The handles that name this device in calls of other devices; `None` if there can be no other device of its kind.
+    /// The driver's handles of this device, for copies to and from other GPUs; `None` for kinds of devices of which
+    /// there is only one.
     fn peer(&self) -> Option<Peer> {
         None
     }

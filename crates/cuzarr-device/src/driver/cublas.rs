@@ -68,8 +68,8 @@ impl Elements {
     }
 }
 
-/// The matrices of a batch: the address of the first matrix, and the distances in elements between rows (between
-/// columns if transposed) and between matrices.
+/// How a batch of matrices lies in memory: the address of the first matrix, and distances in elements. The distances
+/// are those between rows (between columns if transposed) and between matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     pub(crate) address: usize,
@@ -91,7 +91,7 @@ pub(crate) struct Products {
     pub(crate) batch: c_int,
     pub(crate) first: Matrices,
     pub(crate) second: Matrices,
-    /// The address of the packed results.
+    /// The device address to which the packed result matrices are written.
     pub(crate) result: usize,
 }
 

@@ -57,8 +57,8 @@ impl ArrayInterface {
         })
     }
 
-    /// Wraps the described memory as an nd-buffer. Does not wait for `stream`: the caller must order its own stream
-    /// after it.
+    /// Wraps the memory that this dictionary describes as an nd-buffer, without copying. Does not wait for `stream`:
+    /// the caller must order its own stream after it.
     ///
     /// `device` is the CPU for `__array_interface__`. The CUDA interface does not name its device; pass the GPU that
     /// the driver gives for the address.

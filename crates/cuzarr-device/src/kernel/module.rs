@@ -178,8 +178,9 @@ impl Module {
         self.0.context.device
     }
 
-    /// Returns the kernel `name`: the name of an `extern "C"` kernel, the C++ name of another kernel, or an instance of
-    /// a template (`scale<float>`). In the last two cases, the first call for a name compiles the text again.
+    /// Returns the kernel called `name` in the module. That is the name of an `extern "C"` kernel, the C++ name of
+    /// another kernel, or an instance of a template (`scale<float>`). In the last two cases, the first call for a name
+    /// compiles the text again.
     ///
     /// # Errors
     /// `InvalidArgument` when the text has no such kernel.

@@ -66,14 +66,14 @@ impl Allocation {
         std::ptr::eq(self, other) || (is_foreign(self) && is_foreign(other))
     }
 
-    /// Whether nothing reads or writes the memory at the moment.
+    /// Whether no lease says that the memory block is being read or written at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.table().live.is_empty()
     }
 }
 
-/// The kind of access that a lease allows.
+/// The kind of access to memory that a lease allows: reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -92,7 +92,8 @@ enum Leases {
 /// threads do not exist there.
 static FOREIGN: PerProcess<Mutex<Table>> = PerProcess::new();
 
-/// The number that identifies the next lease. Unique in a process; a forked child continues its parent's numbers.
+/// The number by which lease tables will identify the next lease. Unique in a process; a forked child continues its
+/// parent's numbers.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]

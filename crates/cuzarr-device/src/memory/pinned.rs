@@ -40,7 +40,7 @@ static HOST: PinnedCache = PinnedCache {
     cached: Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }),
     limit_bytes: AtomicU64::new(0),
 };
-/// The caches of pinned blocks for all other devices.
+/// The caches of pinned memory blocks, one for each device except `cpu`.
 static PINNED: PerDevice<PinnedCache> = PerDevice::new();
 
 impl PinnedCache {

@@ -73,7 +73,8 @@ struct Joined {
     together: Option<Vec<u8>>,
 }
 
-/// Where a part lies in the bytes of its request, and the memory that the caller lends for it.
+/// Where one part of a file lies in the bytes of a request for several parts, and the memory that the caller lends for
+/// that part.
 struct Slot {
     from: usize,
     size_bytes: usize,

@@ -1,4 +1,4 @@
-//! Applies one operation to one block, with NumPy's results.
+//! Applies one operation to one block of elements on the CPU, with NumPy's results.
 //!
 //! If C's version of a binary32 function may be off by more than an ulp, the function is computed in binary64 and
 //! rounded. `program/arithmetic.cuh` has the same functions for the GPU.

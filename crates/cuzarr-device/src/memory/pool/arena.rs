@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Alignment of blocks, the same as the driver's.
+/// Alignment in bytes of the blocks that an arena gives, the same as the driver's.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// If a hole has more events to wait for (marks) than this, those that have already happened are dropped.
+/// Largest number of events (marks) that an unused range keeps before the events that have already happened are
+/// dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {
@@ -47,7 +48,7 @@ impl<M: Clone> Arena<M> {
         self.blocks.is_empty()
     }
 
-    /// Whether the block at `address` belongs to this arena.
+    /// Whether a block at `address` was taken from this arena and is in use.
     pub(super) fn gave(&self, address: usize) -> bool {
         self.blocks.contains_key(&address)
     }

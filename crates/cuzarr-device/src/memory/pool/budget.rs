@@ -248,7 +248,7 @@ pub(super) enum Source {
     Results,
     /// The pool for memory in flight, which work uses besides its results.
     InFlight,
-    /// The arena for work with a small memory limit.
+    /// An arena, which gives memory to work with a small memory limit.
     Small,
     /// The driver directly, outside all pools.
     Apart,
@@ -288,8 +288,8 @@ impl Small {
         self.arenas.iter().map(Arena::size_bytes).sum()
     }
 
-    /// Takes a block of `size_bytes`, and returns its address and the events that its user must wait for. `None` if no
-    /// arena has room.
+    /// Takes a block of `size_bytes` from an arena, and returns its address and the events that its user must wait for.
+    /// `None` if no arena has room.
     fn take(&mut self, context: &'static Context, size_bytes: usize) -> Result<Option<(usize, Vec<Event>)>> {
         if !self.is_as_wished() {
             self.clear(context)?;

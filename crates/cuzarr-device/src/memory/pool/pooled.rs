@@ -21,8 +21,8 @@ pub(crate) struct PooledMemory {
     source: Source,
     /// The stream in whose order the memory was allocated; `None` if every stream may use the memory immediately.
     home: Option<Stream>,
-    /// The event behind the allocation, which other streams wait for before they use the memory; `None` if they need
-    /// not.
+    /// The event behind the allocation, for which other streams wait before they use the memory; `None` if no stream
+    /// has to wait.
     ready: Option<Event>,
     /// Uses of the memory by its home stream.
     at_home: Mutex<HomeUses>,

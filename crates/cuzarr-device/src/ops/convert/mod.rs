@@ -77,8 +77,8 @@ pub struct Conversion {
     pub to: DType,
     /// The rule for elements that `pairs` does not replace.
     pub rule: Rule,
-    /// Elements that are replaced before `rule` is applied, each as its bits and those of its replacement. Elements
-    /// with equal bits match first, then elements of equal value; NaN matches NaN.
+    /// Elements that are replaced before `rule` is applied: pairs of an element's bits and its replacement's bits.
+    /// Elements with equal bits match first, then elements of equal value; NaN matches NaN.
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 

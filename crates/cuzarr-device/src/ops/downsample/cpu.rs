@@ -119,8 +119,7 @@ struct CpuBoxes<'a> {
     weights: Vec<Vec<f64>>,
 }
 
-/// One dimension of a box: its extent and stride in elements, and how many of its elements are missing since they lie
-/// before the source.
+/// One dimension of a box: its extent and its stride in elements, and how many of its elements lie before the source.
 #[derive(Clone, Copy, Default)]
 struct Axis {
     extent: usize,

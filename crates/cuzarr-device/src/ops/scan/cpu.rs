@@ -10,7 +10,7 @@ use crate::ops::scan::{SEGMENT, Scan};
 /// A number type in which running sums and products are computed.
 trait Accumulator: Copy {
     fn combine(self, other: Self, operation: Scan) -> Self;
-    /// The number as a result: every NaN becomes the canonical one.
+    /// Returns the number as it appears in a result, where every NaN is the canonical one.
     fn settled(self) -> Self;
 }
 

@@ -93,8 +93,8 @@ pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target:
     }
 }
 
-/// Shuffles a part of a chunk: writes `source`, which begins at index `at` of the unshuffled chunk, to its places in
-/// the shuffled `chunk`.
+/// Shuffles the part `source` of a chunk into the shuffled `chunk`. `source` begins at index `at` of the unshuffled
+/// chunk.
 pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &mut [u8]) {
     // SAFETY: a slice borrowed for writing is memory that may be written, and does not overlap `source`.
     unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }

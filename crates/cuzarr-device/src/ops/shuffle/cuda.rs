@@ -1,5 +1,4 @@
-//! Byte and bit shuffles of flat memory on any device, for codecs that do not shuffle as the last step before the
-//! scatter.
+//! Byte and bit shuffles of flat memory on any device, for codecs that do not shuffle as the last step of decoding.
 
 use super::cpu;
 use crate::c_layout::c_layout;

@@ -40,8 +40,8 @@ impl<'a> Steps<'a> {
         self.steps.iter().map(after).fold(self.from.size_bytes().max(self.to.size_bytes()).max(1), usize::max)
     }
 
-    /// Applies the steps to `count` packed elements in `first`. `first` and `second` are scratch memory; the one
-    /// returned holds the result.
+    /// Applies the steps to `count` packed elements in `first`, with `second` as further scratch memory. `first` and
+    /// `second` are scratch memory; the one returned holds the result.
     pub(crate) fn run<'b>(&self, mut first: &'b mut [u8], mut second: &'b mut [u8], count: usize) -> &'b mut [u8] {
         let mut current = self.from;
         for step in self.steps {

@@ -18,8 +18,8 @@ pub(crate) struct Dimension {
     pub target: isize,
 }
 
-/// Drops dimensions of extent 1, orders the others by the target's strides (outermost first), and merges neighbours
-/// that continue each other on both sides. `None` if there are no elements.
+/// Simplifies a copy's dimensions: drops those of extent 1, orders the others by the target's strides (outermost
+/// first), and merges those that continue each other. `None` if there are no elements.
 pub(crate) fn normalize(shape: &[usize], source: &[isize], target: &[isize]) -> Option<Vec<Dimension>> {
     if shape.contains(&0) {
         return None;
@@ -124,8 +124,8 @@ impl Plane {
     }
 }
 
-/// The dimension to copy along if a plane is narrow: the index of one of the `rest`, or `rest.len()` for the plane's
-/// own longer side. `None` if the plane should be cut into blocks.
+/// Returns the dimension to copy along if a plane is too narrow. That is an index in `rest`, or `rest.len()` for the
+/// plane's own longer side. `None` if the plane should be cut into blocks.
 fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     let (short, long) = plane.sides();
     if short.extent >= SHORT {

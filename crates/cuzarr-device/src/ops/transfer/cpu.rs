@@ -130,7 +130,8 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
 /// fewer, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
-/// The elements along one dimension of a box. The array's stride is in bytes, the packed side's stride in its own unit.
+/// The elements along one dimension of a box, and the strides that lead to them on both sides of a copy. The array's
+/// stride is in bytes, the packed side's stride in its own unit.
 struct Line<'a> {
     extent: usize,
     packed: isize,
@@ -242,7 +243,7 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
 }
 
-/// Sets the elements of one box to `element`. With lists, the box counts positions in them.
+/// Sets the elements of one box of an nd-buffer to `element`. With lists, the box counts positions in them.
 ///
 /// # Safety
 /// The box lies inside `target`, which is on the host. `element` has the size of its elements. Meanwhile, no other
@@ -601,8 +602,8 @@ fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     tile
 }
 
-/// Calls `action` for every tile, with its two offsets: the one in the array counts bytes, the one in packed memory has
-/// the unit of `Dimension::target`.
+/// Calls `action` for every tile, with its offset in the array and its offset in packed memory. The first counts bytes,
+/// the second has the unit of `Dimension::target`.
 fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMut(&[Dimension], isize, isize)) {
     let mut position = vec![0; dimensions.len()];
     let mut part = dimensions.to_vec();
@@ -627,8 +628,8 @@ fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMu
     }
 }
 
-/// Calls `action` for every position, with its two offsets: the one in the array counts bytes, the one in packed memory
-/// has the unit of `Dimension::target`.
+/// Calls `action` for every position of the `outer` dimensions, with its offset in the array and its offset in packed
+/// memory. The first counts bytes, the second has the unit of `Dimension::target`.
 fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
     let ones = vec![1; outer.len()];
     for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));

@@ -155,8 +155,8 @@ fn boxes_of(transfer: &Transfer, sides: &Sides<'_>) -> RegionBoxes {
     RegionBoxes { access_bytes: sides.array.size_bytes(), src_strides, dst_strides, items }
 }
 
-/// Whether each element of the nd-buffer is aligned, so that one access can move it. Offsets of the packed side count
-/// from the chunk's beginning, so they must be aligned, too.
+/// Whether each element of the nd-buffer is aligned, so that one memory access can move the whole element. Offsets of
+/// the packed side count from the chunk's beginning, so they must be aligned, too.
 fn array_aligned(direction: Direction, boxes: &RegionBoxes, ends: Ends<'_>, size_bytes: usize) -> bool {
     let bases = match direction {
         Direction::Scatter => (0, ends.dst),
@@ -356,7 +356,8 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Res
     element_boxes(boxes, ends, &sides, &[step], stream)
 }
 
-/// One box with all elements of an nd-buffer. `dst_strides` are the strides on the other side.
+/// Makes one box with all elements of an nd-buffer, for a copy to memory with the strides `dst_strides`. `dst_strides`
+/// are the strides on the other side.
 pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     RegionBoxes {
         access_bytes: source.dtype().size_bytes(),
@@ -470,7 +471,7 @@ struct ListedAxis {
 /// Most list entries in the table of one launch: 8 MiB (16 for wide entries), which is part of the memory for tables.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Moves the boxes of a transfer with index lists.
+/// Moves the boxes of a transfer with index lists, by as many launches as their tables need.
 fn listed_boxes(
     lists: &Lists,
     transfer: &Transfer,
@@ -641,7 +642,7 @@ fn launch_listed(
     unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
 }
 
-/// Writes the entries of parts of lists one after the other, in the form that kernels read: pairs of 4 or 8 bytes.
+/// Writes the pairs of parts of index lists to a table one after the other, in the form that kernels read.
 fn write_entries(parts: &[ListPart<'_>], wide: bool, table: &mut [u8]) {
     let mut rest = table;
     for part in parts {
