@@ -96,8 +96,8 @@ impl Histogram {
         self
     }
 
-    /// Chooses whether to return the density instead of counts: counts divided by their sum and by the width of their
-    /// bin, in binary64.
+    /// Chooses whether to return the density instead of counts. The density is each count divided by the sum of counts
+    /// and by the bin's width, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self

@@ -1,4 +1,5 @@
-//! Copies of one array with its documents. A copy is planned, carried out in one or two passes, and can be resumed.
+//! Plans and makes the copy of one array, with its metadata and attributes. A copy is planned, carried out in one or
+//! two passes, and can be resumed.
 
 use std::sync::Arc;
 
@@ -237,7 +238,7 @@ impl Copy {
         Ok(array)
     }
 
-    /// Whether the target is invisible until the caller commits it. Such a copy has no checkpoint.
+    /// Whether the target array becomes visible only when the caller commits its store. Such a copy has no checkpoint.
     fn is_committed_by_caller(&self) -> bool {
         self.target.store().capabilities().transactional
     }

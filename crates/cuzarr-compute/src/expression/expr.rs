@@ -447,7 +447,7 @@ fn bounds(dtype: DType) -> Option<(i128, i128)> {
     }
 }
 
-/// Returns the result of comparing integers with a number outside the range of their type: this is known without
+/// Returns the result of comparing integers with a number outside the range of their type, which is known without
 /// reading. `None` for other operations.
 fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
     let (expr, value, is_left) = match operands {

@@ -474,7 +474,8 @@ impl Expr {
         deliver(&result, options)
     }
 
-    /// Returns how a GPU computes the result from partial results; `None` if the host gathers these instead.
+    /// Returns how a GPU computes the result from partial results; `None` if the host gathers the partial results
+    /// instead.
     fn gathers_there(
         &self,
         reduction: &Reduction,

@@ -58,7 +58,7 @@ impl Spread {
         }
     }
 
-    /// Adds the counts of another histogram.
+    /// Adds the counts of another histogram to this one.
     pub(super) fn join(&mut self, mut other: Spread) {
         let Some((low, high)) = other.range else { return };
         let (least, greatest) = self.range.unwrap_or((low, high));

@@ -472,7 +472,7 @@ impl<'a> Job<'a> {
         self.inputs.iter().enumerate().map(count).sum()
     }
 
-    /// Returns the device that computes.
+    /// Returns the device on which the job computes.
     pub(super) fn device(&self) -> Device {
         self.options.device
     }

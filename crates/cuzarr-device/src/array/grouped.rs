@@ -213,7 +213,8 @@ fn shares<'a, N>(pairs: &'a mut [[N; 2]], starts: &[usize], count: usize) -> Vec
     shares
 }
 
-/// Keeps only the last pair of each element. Pairs of the same element must follow each other.
+/// Keeps, of all pairs with the same element in a group, only the last one. Pairs of the same element must follow each
+/// other.
 fn keep_last<N: Number>(pairs: &mut Vec<[N; 2]>, starts: &mut [usize]) {
     let mut kept = 0;
     for group in 0..starts.len() - 1 {

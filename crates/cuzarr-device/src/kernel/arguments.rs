@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::error::{Error, Result};
 
-/// Refuses arguments whose number or sizes differ from the kernel's parameters, if the driver knows these.
+/// Refuses arguments whose number or sizes differ from the kernel's parameters, if the driver can tell the parameters.
 pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[usize]) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };
     if expected.len() != got.len() {

@@ -151,7 +151,8 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Submits a launch on `stream`. `buffers` must list all device memory that the arguments point into.
+    /// Submits a launch of this kernel on `stream`, with `blocks` blocks of `threads` threads. `buffers` must list all
+    /// device memory that the arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, and for arguments whose number or sizes are not those of the parameters;

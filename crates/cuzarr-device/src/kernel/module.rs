@@ -259,7 +259,8 @@ impl Function {
         self.info.parameter_bytes.as_deref()
     }
 
-    /// Submits a launch on `stream`. `buffers` must list all device memory of this crate that the arguments point into.
+    /// Submits a launch of this kernel on `stream`. `buffers` must list all device memory of this crate that the
+    /// arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, for a block of too many threads, and for arguments whose number or sizes

@@ -49,7 +49,7 @@ impl PinnedCache {
         context.map_or(&HOST, |context| PINNED.of(context))
     }
 
-    /// Sets how many bytes work in flight may pin from now on.
+    /// Sets how many bytes of host memory work in flight may pin from now on.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }

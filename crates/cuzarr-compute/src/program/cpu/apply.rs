@@ -15,7 +15,7 @@ pub(super) enum Outcome {
     Done,
     /// An integer was raised to a negative power.
     NegativePower,
-    /// There is no code for these types: the caller passed types that the operation does not have.
+    /// The operation does not exist for the element types that the caller passed.
     Unknown,
 }
 

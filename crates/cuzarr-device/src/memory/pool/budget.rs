@@ -268,7 +268,8 @@ impl Source {
 struct Small {
     /// The wanted size of the arena; 0 while memory limits are large.
     most_bytes: usize,
-    /// The arena that blocks are taken from, of the wanted size. Several if the limit rose while blocks were in use.
+    /// The arena from which memory blocks are taken; it has the wanted size. Several if the limit rose while blocks
+    /// were in use.
     arenas: Vec<Arena<Event>>,
 }
 

@@ -23,7 +23,8 @@ struct BitsEntry {
 // `BitsSpan` in bits.cu, which checks the size, too.
 c_layout! { plain BitsEntry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
 
-/// Which bits a launch packs or unpacks, and of how many elements. `BitsTask` in bits.cu.
+/// Which bits a launch packs or unpacks, and of how many elements, in the form that kernels read. `BitsTask` in
+/// bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsTask {

@@ -31,7 +31,7 @@ struct ConvertEntry {
 // `ConvertSpan` in convert.cu, which checks the size, too.
 c_layout! { plain ConvertEntry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
 
-/// The conversion that a launch does. `ConvertTask` in convert.cu.
+/// The conversion that a launch does, in the form that kernels read. `ConvertTask` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertTask {

@@ -17,9 +17,9 @@ const ELEMS_A_THREAD: usize = 1 << 15;
 /// A number type for which the elements of a box can be reduced to one element.
 trait MeanNumber: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
-    /// The number in binary64. Not used for 64-bit integers, which the Gaussian refuses.
+    /// Returns the number converted to binary64. Not used for 64-bit integers, which the Gaussian refuses.
     fn float(self) -> f64;
-    /// The nearest number of this type; halfway, the even one.
+    /// Returns the number of this type that is nearest to `value`; halfway between two, the even one.
     fn nearest(value: f64) -> Self;
     /// Appends the number's bytes to `bytes`. Every NaN becomes the canonical one.
     fn append(self, bytes: &mut Vec<u8>);

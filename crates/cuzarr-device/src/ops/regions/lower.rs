@@ -10,7 +10,7 @@ const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh")
 pub(crate) const MAX_NDIM: usize = defined(HEADER, "CUZARR_MAX_NDIM") as usize;
 /// Number of elements that one thread moves in a tile.
 pub(crate) const UNROLL: u32 = defined(HEADER, "CUZARR_UNROLL");
-/// Most regions that one transfer may become because of dimensions above [`MAX_NDIM`].
+/// Largest number of regions into which one transfer may be split because it has more than [`MAX_NDIM`] dimensions.
 const MAX_REGIONS: usize = 1 << 22;
 /// Shortest side, in elements, for which a transposed square is worth its two barriers.
 const MIN_SQUARE: usize = 4;
@@ -158,8 +158,9 @@ impl RegionBoxes {
         }
     }
 
-    /// The dimension in which the source is packed, to be transposed with the last one in squares. `None` unless that
-    /// is not the last dimension, the target is packed in the last one, and the transposing kernel is worth it.
+    /// Returns the dimension along which the source is packed, if it is to be transposed with the last one in squares.
+    /// `None` unless that is not the last dimension, the target is packed in the last one, and the
+    /// transposing kernel is worth it.
     fn square(&self) -> Option<usize> {
         let last = self.src_strides.len().checked_sub(1)?;
         let access = self.access_bytes as i64;

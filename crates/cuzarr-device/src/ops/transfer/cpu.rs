@@ -635,7 +635,7 @@ fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
     for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));
 }
 
-/// Calls `action` with the first index and the length of every run of neighbours on the packed side, in order.
+/// Calls `action` for every run of elements that are neighbours in packed memory, with its first index and its length.
 fn for_each_run(tile: &[Dimension], first: usize, mut action: impl FnMut(usize, usize)) {
     match tile.split_last() {
         Some((inner, outer)) if inner.target == 1 => {
