@@ -26,8 +26,8 @@ pub(crate) const MOST_BYTES: u64 = 512 << 20;
 pub(crate) const FIRST_REQUESTS: usize = 64;
 /// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;
-/// Shares of refused requests at which the limit for a host changes. Above the first, a host gets fewer requests; below
-/// the second, it may get more.
+/// Fractions of refused requests at which the limit of requests for a host changes. Above the first, a host gets fewer
+/// requests; below the second, it may get more.
 const MANY_REFUSED: f64 = 0.2;
 const FEW_REFUSED: f64 = 0.1;
 /// A host or its network counts as busy if answers begin later than this many times the best mean time.

@@ -83,7 +83,7 @@ fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// Makes clients that use TLS by `ring`, and watches their requests.
+/// Makes HTTP clients that use TLS by `ring`, and watches the requests of these clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     /// Time limit for one HTTP request, including the whole answer.

@@ -218,7 +218,8 @@ impl Copied {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }
 
-    /// Carries out the plan: copies all arrays, one after the other. `progress` is called for each array's regions.
+    /// Carries out the planned copy: copies all arrays, one after the other. `progress` is called for each array's
+    /// regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

@@ -121,7 +121,7 @@ impl Pass {
         meter.expect(regions, self.finished, (elems as u64).saturating_mul(element_bytes(&self.target)));
     }
 
-    /// Size of the elements of a target region in bytes.
+    /// Size in bytes of the elements of a target region, in memory.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         region.elems().saturating_mul(element_bytes(&self.target))
     }

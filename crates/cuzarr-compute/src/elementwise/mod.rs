@@ -124,7 +124,7 @@ enum KernelOperand {
 struct Bound {
     types: Vec<(char, DType)>,
     shape: Vec<usize>,
-    /// The operands of all inputs, then those of all outputs.
+    /// The values and arrays for all inputs, then the arrays for all outputs.
     operands: Vec<KernelOperand>,
     /// Whether the memory of an output is also that of an input.
     in_place: bool,

@@ -55,7 +55,7 @@ impl Running {
         Expr::new(shape, dtype, Kind::Running(self))
     }
 
-    /// Returns the shape of the running results.
+    /// Returns the shape of the running sums or products.
     pub(crate) fn shape(&self) -> Vec<u64> {
         let mut shape = self.of.shape().to_vec();
         shape[self.axis] -= self.from;

@@ -127,7 +127,7 @@ pub(crate) fn address(address: usize) -> Vec<u8> {
     (address as u64).to_ne_bytes().to_vec()
 }
 
-/// Returns the program with all constants replaced: it determines the kernel's text.
+/// Returns the program with all constants replaced, so that programs with other constants get the same kernel.
 fn signature(program: &Program) -> Program {
     let mut signature = program.clone();
     for step in &mut signature.steps {

@@ -240,7 +240,7 @@ const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 /// A region's extent and start along one dimension, and the extent of the whole dimension.
 type Axis = [u64; 3];
 
-/// The struct `Part` of reduce.cuh, in the same memory layout.
+/// Where a region's partial results belong among all: the struct `Part` of reduce.cuh, in the same memory layout.
 struct Part {
     outputs: u64,
     kept: [Axis; MOST_AXES],

@@ -90,7 +90,7 @@ pub(crate) trait Value: Copy + Send + 'static {
     fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool;
 }
 
-/// Converts packed elements until `row` is full.
+/// Converts packed elements of `N` bytes by `convert`, until `row` is full.
 fn widen_by<const N: usize, V>(packed: &[u8], row: &mut [V], convert: impl Fn([u8; N]) -> V) -> bool {
     packed.as_chunks::<N>().0.iter().zip(row).for_each(|(&element, value)| *value = convert(element));
     true

@@ -1,4 +1,5 @@
-//! The interface to a device: some forty calls. The CUDA driver implements them, and so does `simt` in tests.
+//! The trait by which this crate calls each kind of device: some forty methods. The CUDA driver implements them, and so
+//! does `simt` in tests.
 
 use std::ffi::{c_int, c_void};
 

@@ -16,7 +16,7 @@ use crate::lock::lock;
 
 /// The environment variable that names the cuBLAS library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUBLAS_LIBRARY";
-/// The file names under which cuBLAS is searched for.
+/// The library file names under which cuBLAS is searched for, newest version first.
 pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
 
 const HINT: &str = "install cuBLAS (pip install nvidia-cublas, or nvidia-cublas-cu12 for CUDA 12), or set CUDA_HOME";

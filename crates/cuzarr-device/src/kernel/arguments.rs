@@ -21,7 +21,7 @@ pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[u
 
 /// The arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
 pub trait Arguments {
-    /// The address of each argument.
+    /// The host address at which each argument's value lies.
     fn pointers(&mut self) -> Vec<*mut c_void>;
 
     /// The size of each argument in bytes.

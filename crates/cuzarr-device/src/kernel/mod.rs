@@ -36,7 +36,7 @@ pub use defined::{defined, stated_size};
 /// Number of threads in a warp.
 pub const WARP: u32 = defined(include_str!("../../kernels/include/cuzarr/kernel.cuh"), "CUZARR_WARP");
 
-/// Loaded kernels of each device.
+/// The kernels of `.cu` files that are loaded on each device.
 static KERNELS: PerDevice<Kernels> = PerDevice::new();
 
 #[derive(Default)]

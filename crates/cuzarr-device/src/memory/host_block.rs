@@ -83,7 +83,7 @@ impl HostMemory {
         }
     }
 
-    /// The address of the first byte of the memory.
+    /// The address of the block's first byte.
     pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }

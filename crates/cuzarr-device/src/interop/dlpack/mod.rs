@@ -78,7 +78,7 @@ pub struct DLDataType {
 pub struct DLTensor {
     /// Address of the memory; the array begins `byte_offset` bytes behind it. May be null if there are no elements.
     pub data: *mut c_void,
-    /// The device of the memory.
+    /// The device on which the array's memory lies.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,

@@ -101,7 +101,7 @@ pub(super) struct Limits {
 static LIMITS: PerDevice<Limits> = PerDevice::new();
 
 impl Limits {
-    /// Returns the limits of memory in flight on a device.
+    /// Returns the memory limits of the work that runs on a device.
     pub(super) fn of(context: &Context) -> &'static Limits {
         LIMITS.of(context)
     }

@@ -192,8 +192,8 @@ impl PooledMemory {
     }
 }
 
-/// Allocates device memory. If `is_in_flight`, it comes from the memory for work in flight while there is room;
-/// otherwise from the pool for results or from the driver.
+/// Allocates device memory for work in flight or for a result. If `is_in_flight`, it comes from the memory for work in
+/// flight while there is room; otherwise from the pool for results or from the driver.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);
     if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {

@@ -1,4 +1,4 @@
-//! Pending copies from and into a slab.
+//! Records the pending copies from and into a slab of pinned memory.
 
 use std::sync::Mutex;
 

@@ -197,7 +197,7 @@ impl Drop for Ring {
     }
 }
 
-/// The memory that a slab and its pieces share. The last of them drops it.
+/// The pinned memory that a slab and the pieces carved from it share. The last of them drops it.
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,

@@ -13,7 +13,7 @@ use crate::stream::Stream;
 
 static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu"), headers: &[] };
 
-/// Which elements count as equal. `Equality` in compare.cu.
+/// When two elements count as equal, as the number that kernels read. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Equality {
     /// Bit for bit.

@@ -15,7 +15,7 @@ use crate::stream::Stream;
 
 static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu"), headers: &[] };
 
-/// Bytes of a tile that one warp handles.
+/// Number of bytes of a tile (a part of a chunk) that one warp handles.
 const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usize;
 
 /// Where one chunk lies in the source and in the target. `Chunk` in delta.cu.

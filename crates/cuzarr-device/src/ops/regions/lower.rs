@@ -1,4 +1,4 @@
-//! Converts boxes to the table of a launch, in the integers that kernels use.
+//! Converts boxes of elements to the table that a launch reads, in the integers that kernels use.
 
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};

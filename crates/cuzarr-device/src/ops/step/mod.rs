@@ -48,7 +48,7 @@ pub enum ElementStep {
     RoundInteger {
         /// An integer type.
         dtype: DType,
-        /// Number of bits that remain, at least 1.
+        /// Number of highest bits that remain of the integer, at least 1.
         kept_bits: u32,
     },
 }
