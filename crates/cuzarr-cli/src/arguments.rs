@@ -7,17 +7,17 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|_| "expected a number of bytes, as in '8 GiB'".to_string())
 }
 
-/// Parses a number.
+/// Parses the value of an option as a number.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number".to_string())
 }
 
-/// Parses a count, which may be 0.
+/// Parses the value of an option as a count, which may be 0.
 pub fn count(text: &str) -> Result<usize, String> {
     text.trim().parse().map_err(|_| "expected a whole number that is not negative".to_string())
 }
 
-/// Parses an integer above 0.
+/// Parses the value of an option as an integer above 0.
 pub fn positive(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number) if number > 0 => Ok(number),

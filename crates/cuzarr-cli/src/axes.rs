@@ -118,9 +118,8 @@ fn unnamed(number: usize) -> String {
     format!("dimension {number}")
 }
 
-/// Reads the coordinates of the selected part of a dimension: from the array that has the dimension's name and lies
-/// beside its array. Returns the numbers and their unit. `None` if there is no such array, or if its shape does not
-/// fit.
+/// Reads the coordinates of the selected part of a dimension from the array beside it that has the dimension's name.
+/// Returns the numbers and their unit. `None` if there is no such array, or if its shape does not fit.
 fn coordinate(
     array: &Array,
     name: &str,

@@ -89,8 +89,8 @@ impl Destination<'_> {
     }
 }
 
-/// Names the kind of a file that is never replaced, because it holds data that no command can make again; `None` for
-/// other files. An input may refer to such a file, so that the command does not know its name.
+/// Names the kind of a file (such as HDF5) that is never replaced, because no command can make its data again. An input
+/// may refer to such a file, so that the command does not know its name.
 fn kept(path: &Path) -> Option<&'static str> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if DOCUMENT_NAMES.contains(&name) {

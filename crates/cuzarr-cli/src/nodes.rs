@@ -171,7 +171,7 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
     }
 }
 
-/// A store to which a command writes, and the ZIP file that contains it, if it lies in one.
+/// A store to which a command writes, and the ZIP file in which the store lies, if there is one.
 pub struct Target {
     /// The store to write to.
     pub store: Arc<dyn Store>,

@@ -9,7 +9,7 @@ use cuzarr::store::Registry;
 use cuzarr_device::{DType, DTypeKind};
 use serde_json::{Value, json};
 
-/// Time between two lines of progress if a line does not overwrite the one before.
+/// Time between two lines of progress, where lines follow each other, as in a log.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// How progress is shown on standard error.
@@ -28,13 +28,13 @@ pub struct Output {
     registry: Registry,
     shown: Shown,
     last_progress: Option<Instant>,
-    /// The error that occurred when the answer was printed. It is not an error if the reader closes the pipe.
+    /// The error that occurred when the command's result was printed. It is not an error if the reader closes the pipe.
     unprinted: Option<io::Error>,
 }
 
 impl Output {
-    /// Makes what a command prints with, for text or for JSON. `registry` opens the command's paths and URLs. If
-    /// standard error is not a terminal, progress is only shown if `progress` is set.
+    /// Makes the output of a command, which prints its result as text or as JSON. `registry` opens the command's paths
+    /// and URLs. If standard error is not a terminal, progress is only shown if `progress` is set.
     pub fn new(json: bool, progress: bool, registry: Registry) -> Self {
         let shown = match (std::io::stderr().is_terminal(), progress) {
             (true, _) => Shown::Terminal,
@@ -108,7 +108,7 @@ impl Output {
         }
     }
 
-    /// Prints a note about the answer to standard error, with a hint what the user can do.
+    /// Prints a note about the command's result to standard error, with a hint that says what the user can do.
     pub fn note(&mut self, note: &str, hint: &str) {
         self.clear_progress();
         let _ = writeln!(std::io::stderr(), "cuzarr: note: {}\n  hint: {}", printable(note), printable(hint));

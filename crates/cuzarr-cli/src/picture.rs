@@ -55,13 +55,13 @@ pub fn label_colour(label: f64) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// One of several channels that are drawn over each other.
+/// A channel of an image, which is drawn over the other channels in its own colour.
 pub struct Channel {
     /// The channel's name.
     pub name: String,
     /// Red, green and blue of the channel's largest drawn number.
     pub colour: [u8; 3],
-    /// The channel's numbers.
+    /// The numbers of the channel, one for each pixel.
     pub values: Vec<f64>,
     pub range: Limits,
 }
@@ -77,7 +77,7 @@ pub struct Limits {
 pub enum Legend<'a> {
     /// A bar with the colours of a range of numbers, and the unit of these numbers.
     Bar { range: Limits, colours: Colours, unit: &'a str },
-    /// Names with their colours.
+    /// Names of labels or channels, each with its colour in the picture.
     Names(&'a [(String, [u8; 3])]),
 }
 

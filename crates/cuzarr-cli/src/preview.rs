@@ -380,7 +380,7 @@ fn not_a_picture(selection: &Selection) -> Error {
 }
 
 impl View {
-    /// Returns the index of the dimension with this name and kind, before the last two, if an image names its axes.
+    /// Returns the index of the image's dimension with this name and kind, if it lies before the last two.
     fn axis(&self, kind: &str, name: &str) -> Option<usize> {
         let (image, _) = self.image.as_ref()?;
         let planes = self.array.shape().len().saturating_sub(2);
@@ -406,8 +406,8 @@ impl View {
         colours.into_iter().flatten().filter_map(colour).collect()
     }
 
-    /// Returns the first labels that occur among numbers, with their meanings, if the array gives them, and their
-    /// colours.
+    /// Returns the first labels that occur among numbers, each with its meaning (if the array gives one) and its
+    /// colour.
     fn label_names(&self, values: &[f64], own: &BTreeMap<u64, [u8; 3]>) -> Vec<(String, [u8; 3])> {
         let attributes = self.array.metadata().attributes();
         let flags: Vec<f64> = attributes

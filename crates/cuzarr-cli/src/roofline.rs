@@ -1,6 +1,6 @@
-//! The roofline of an array: how fast each part of the machine would be alone. The parts are copies from the page cache
-//! to pinned memory, the bus, and the decoders. They are measured in the same run as the read that is compared with
-//! them.
+//! The roofline of an array: how fast storage, bus and decoders each would be alone. The parts are copies from the page
+//! cache to pinned memory, the bus, and the decoders. They are measured in the same run as the read that is compared
+//! with them.
 
 use std::any::Any;
 use std::ops::Range;
@@ -20,8 +20,8 @@ use serde_json::json;
 
 use crate::output;
 
-/// Bytes that are fetched in each round: in a large round, and in one that stays in the processor's cache, for machines
-/// that are limited by memory.
+/// Bytes that one round of the storage measurement fetches: a large round, and one that stays in the processor's cache.
+/// The small one is for machines that are limited by memory.
 const ROUND_BYTES: [u64; 2] = [256 << 20, 64 << 20];
 /// Size in bytes of each copy over the bus, the same as in reads.
 const COPY_BYTES: usize = 16 << 20;
@@ -95,7 +95,7 @@ fn best(turns: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<f64> {
     })
 }
 
-/// Receives what is fetched: lends pinned memory, and reports when an item ends.
+/// Receives the stored values whose fetching is measured: lends pinned memory for them, and reports the end of each.
 struct Sink {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     ended: Mutex<Sender<Result<()>>>,

@@ -40,7 +40,7 @@ struct Finding {
     checksums: Option<bool>,
 }
 
-/// Largest number of keys without an owner that are listed in the text.
+/// Largest number of keys that are listed in the text because they belong to no array or group.
 const MOST_STRAYS: usize = 20;
 
 impl Validate {

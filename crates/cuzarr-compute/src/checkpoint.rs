@@ -56,7 +56,7 @@ pub(crate) struct PassNote {
     /// Chunk shape of the array that the pass writes.
     pub(crate) chunk_shape: Vec<u64>,
     pub(crate) region_shape: Vec<u64>,
-    /// Number of finished regions.
+    /// Number of regions that the pass has finished.
     pub(crate) finished: u64,
 }
 

@@ -115,7 +115,8 @@ fn decode(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     numbers.astype(decoding.dtype.unwrap_or(stored.dtype()))
 }
 
-/// Converts the elements to the integer type that the attributes say to read them as, if they name one.
+/// Converts the stored elements to another integer type, if the array's attributes say that the elements are to be read
+/// so.
 fn read_as(stored: &Expr, decoding: &Decoding) -> Result<Expr> {
     decoding.read_as.map_or_else(|| Ok(stored.clone()), |dtype| stored.astype(dtype))
 }
@@ -204,8 +205,8 @@ fn checked(dates: Expr, numbers: &Expr, is_nat: Option<&Expr>, scale: TimeScale)
     Expr::apply(Op::Add, &[dates.into(), nothing.into()])
 }
 
-/// A check of dates, in the form of a summary whose result is always 0. It fails if one of the dates does not fit into
-/// 8 bytes of nanoseconds.
+/// A summary that checks dates: its result is 0, or an error if one of the dates does not fit into 8 bytes of
+/// nanoseconds.
 #[derive(Debug)]
 struct Fitting {
     scale: TimeScale,

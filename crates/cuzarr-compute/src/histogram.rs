@@ -31,14 +31,14 @@ pub struct Histogram {
     density: bool,
 }
 
-/// One of a histogram's two results.
+/// Which of a histogram's two results is wanted: the counts or the edges of the bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HistogramPart {
     Counts,
     Edges,
 }
 
-/// One of a histogram's two results, as a node of an expression.
+/// The counts or the edges of a histogram's bins, as a node of an expression.
 #[derive(Debug)]
 struct Asked {
     histogram: Histogram,
@@ -96,8 +96,8 @@ impl Histogram {
         self
     }
 
-    /// Chooses whether to return the density instead of counts: counts divided by their sum and by the width of their
-    /// bin, in binary64.
+    /// Chooses whether to return the density instead of counts. The density is each count divided by the sum of counts
+    /// and by the bin's width, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self

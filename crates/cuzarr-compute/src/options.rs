@@ -21,7 +21,7 @@ pub struct ComputeOptions<'a> {
     /// Limit for the memory that the work takes besides its results, in bytes, for each kind of memory (host and
     /// device).
     pub memory_limit_bytes: u64,
-    /// Number of CPU threads.
+    /// Number of CPU threads that compute.
     pub threads: usize,
     /// A token with which another thread can stop the work. Without it, the tokens of the arrays that are read or
     /// written can stop it.

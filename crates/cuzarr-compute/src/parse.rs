@@ -382,8 +382,8 @@ impl Parser<'_> {
     }
 }
 
-/// A function that computes quantiles: the divisor of the caller's probabilities (`None` if it takes no probabilities),
-/// and whether NaN is left out.
+/// How a function of the language computes quantiles. The pair has the divisor of the caller's probabilities (`None` if
+/// the function takes none), and whether NaN is left out.
 type QuantileFunction = (Option<f64>, bool);
 
 const QUANTILES: [(&str, QuantileFunction); 6] = [

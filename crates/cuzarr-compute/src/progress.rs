@@ -37,7 +37,8 @@ impl<'a> Meter<'a> {
         Meter { tell, begun: Instant::now(), regions, bytes, regions_done, bytes_done }
     }
 
-    /// Adds a pass to the totals: its regions, how many of them were finished before, and the bytes of the others.
+    /// Adds a pass to the totals: its number of regions, how many are already finished, and the bytes of the unfinished
+    /// ones.
     pub(crate) fn expect(&self, regions: u64, finished: u64, bytes: u64) {
         self.regions.fetch_add(regions, Ordering::Relaxed);
         self.regions_done.fetch_add(finished, Ordering::Relaxed);

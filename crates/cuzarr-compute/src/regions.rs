@@ -3,14 +3,14 @@
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Memory limits up to this many bytes can be planned with in full. Limits from here to 512 MiB count as this much.
-/// Memory for higher limits comes from CUDA's pools.
+/// Largest memory limit in bytes that plans of reads and computations may use in full. Limits from here to 512 MiB
+/// count as this much. Memory for higher limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
 /// Bytes that are subtracted from higher memory limits: two pieces of 32 MiB of CUDA's memory pools.
 const GAPS_BYTES: u64 = 64 << 20;
 
-/// Memory for copying one stored object, in multiples of its elements: the elements that are read, those of the
-/// previous object while it is written, one packed copy, and two for scratch memory.
+/// Memory for copying one stored object, as a multiple of the size of the object's elements. It is for the elements
+/// that are read, those of the previous object while it is written, one packed copy, and scratch memory of two.
 pub(crate) const OBJECT_SHARE: u64 = 6;
 /// The memory limit divided by this gives the size of the regions of a copy.
 pub(crate) const REGION_SHARE: u64 = 4;
@@ -26,8 +26,8 @@ pub(crate) fn memory_shape(shape: &[u64]) -> Result<Vec<usize>> {
     })
 }
 
-/// Returns how much of a memory limit plans may use. The rest is for gaps between blocks of different sizes on a
-/// device. The part is the same on every device, since results depend on it.
+/// Returns how many bytes of a memory limit the plans of reads and computations may use. The rest is for gaps between
+/// blocks of different sizes on a device. The part is the same on every device, since results depend on it.
 pub(crate) fn plannable_bytes(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(GAPS_BYTES).max(limit_bytes.min(PLANNED_WHOLE_BYTES))
 }

@@ -34,7 +34,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns where selected elements lie in a source with `len` elements.
+    /// Returns where the elements that `range` selects lie in a dimension of `len` elements.
     pub(crate) fn selected(range: &AxisSelection, len: u64) -> Place {
         let is_whole = (range.start, range.step, range.count) == (0, 1, len);
         Place { first: range.start as f64, step: range.step as f64, count: range.count, is_whole }

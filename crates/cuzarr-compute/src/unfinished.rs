@@ -1,4 +1,4 @@
-//! The mark of a hierarchy that is being written.
+//! The attribute that marks a hierarchy as not yet completely written.
 //!
 //! A group and its members are visible as soon as they exist, so an interrupted copy looks like a hierarchy with fewer
 //! members. Until everything is written, the root group has an attribute that marks it as unfinished. Every library

@@ -21,8 +21,8 @@ pub enum Device {
     Cpu,
     /// The GPU with this number in CUDA.
     Cuda(u32),
-    /// Host memory that is treated like a GPU's. Kernels are the same `.cu` files, compiled for the CPU. For tests
-    /// only.
+    /// A simulated GPU: host memory that is treated like a GPU's. Kernels are the same `.cu` files, compiled for the
+    /// CPU. For tests only.
     #[doc(hidden)]
     Simt,
 }

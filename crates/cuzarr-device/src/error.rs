@@ -56,7 +56,7 @@ impl Error {
         self
     }
 
-    /// Adds a hint if there is none yet.
+    /// Adds a hint, which says what the user can do, if the error has none yet.
     pub(crate) fn or_hint(self, hint: &str) -> Self {
         match self.0.hint {
             Some(_) => self,
@@ -64,7 +64,7 @@ impl Error {
         }
     }
 
-    /// Adds the underlying error. The message should not repeat its text.
+    /// Adds the error that caused this one. The message should not repeat its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));

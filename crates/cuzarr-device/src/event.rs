@@ -42,7 +42,7 @@ impl Event {
         Ok(event)
     }
 
-    /// Makes later work on a backend's stream wait for this event.
+    /// Makes later work on a backend's stream wait until this event is reached.
     pub(crate) fn hold_back(&self, context: &'static Context, stream: RawStream) -> Result<()> {
         match &*self.0 {
             EventInner::Host(_) => Ok(()),

@@ -68,8 +68,8 @@ pub mod pool {
     pub use crate::memory::pool::{PoolStats, lend, memory_info, reset_peak, stats, trim};
 }
 
-/// The building blocks of `cuzarr`, its codecs and `cuzarr-compute`. They are not part of the public interface; any
-/// release may change them.
+/// Items of this crate that `cuzarr`, its codecs and `cuzarr-compute` are built from. They are not part of the public
+/// interface; any release may change them.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::array::grouped::{Grouped, Numbering, Within, grouped};

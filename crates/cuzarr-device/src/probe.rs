@@ -53,7 +53,7 @@ pub struct Probe {
     pub gpus: Vec<GpuReport>,
     /// Why no GPU can be used; `None` if one can.
     pub unusable: Option<String>,
-    /// The optional libraries.
+    /// The optional libraries, such as NVRTC and cuFile, whether found or not.
     pub libraries: Vec<LibraryReport>,
     /// The folder of the compiled kernels (cubins) that the package ships.
     pub cubin_directory: Option<PathBuf>,
@@ -111,8 +111,8 @@ fn gpus(driver: &Driver) -> Vec<GpuReport> {
     (0..driver.device_count().unwrap_or(0)).filter_map(gpu).collect()
 }
 
-/// The optional libraries. `cuda` is the driver's major version, which decides which packages fit. Without a driver,
-/// the newest packages are named.
+/// The optional libraries, such as NVRTC and cuFile, whether found or not. `cuda` is the driver's major version, which
+/// decides which packages fit. Without a driver, the newest packages are named.
 fn libraries(cuda: Option<u32>) -> Vec<LibraryReport> {
     let is_old = cuda.is_some_and(|major| major < 13);
     let (extra, suffix) = if is_old { ("cuda12", "-cu12") } else { ("cuda13", "") };

@@ -23,7 +23,7 @@ struct Slot<T> {
 }
 
 impl<T: Default + Send + Sync + 'static> PerProcess<T> {
-    /// Makes an empty slot. The first call of [`PerProcess::get`] makes the value.
+    /// Makes a value that each process creates at first use. The first call of [`PerProcess::get`] makes the value.
     #[allow(clippy::new_without_default)] // for statics, which need a constant
     pub const fn new() -> PerProcess<T> {
         PerProcess(AtomicPtr::new(ptr::null_mut()))
@@ -116,7 +116,7 @@ impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V
         }
     }
 
-    /// Number of entries.
+    /// Number of entries of the map.
     pub fn len(&self) -> usize {
         self.entries(self.0.load(Ordering::Acquire)).count()
     }
@@ -126,7 +126,7 @@ impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V
         self.0.load(Ordering::Acquire).is_null()
     }
 
-    /// The entries from `last` on, newest first.
+    /// The entries of the map from `last` to the first one that was added.
     fn entries(&self, last: *mut Entry<K, V>) -> impl Iterator<Item = &'static Entry<K, V>> {
         // SAFETY: null, or an entry that `insert` published, which is never freed or changed.
         let entry = |at: *mut Entry<K, V>| -> Option<&'static Entry<K, V>> { unsafe { at.as_ref() } };

@@ -55,7 +55,7 @@ impl Drop for Queue {
 }
 
 impl Stream {
-    /// Makes a new queue, independent of all others.
+    /// Makes a new stream on `device`, independent of all other streams.
     ///
     /// # Errors
     /// `DeviceUnavailable` when the device cannot be used.

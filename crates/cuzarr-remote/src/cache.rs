@@ -52,7 +52,7 @@ pub fn default_folder() -> Option<PathBuf> {
 /// Statistics of a cache of remote values: the number and size of its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// Number of cached values and parts of values.
+    /// Number of values and parts of values in the cache.
     pub entries: u64,
     /// Size in bytes of the files that hold the cached values.
     pub size_bytes: u64,
@@ -131,7 +131,7 @@ pub(crate) struct Name {
     file: PathBuf,
 }
 
-/// An entry that was found in the cache. Its bytes have not been read yet.
+/// A file of the cache whose header lines were read. Its bytes have not been read yet.
 pub(crate) struct Entry {
     /// The bucket or host, the range and the key, separated by spaces.
     place: String,
@@ -150,6 +150,8 @@ pub(crate) struct Tags {
 }
 
 impl Cache {
+    /// Opens the cache in `folder` for the bucket or host `place`, and makes the folder if there is none.
+    ///
     /// # Errors
     /// `InvalidArgument` when the folder cannot be made.
     pub(crate) fn new(folder: PathBuf, place: &str, most_bytes: u64) -> Result<Cache> {

@@ -1,4 +1,4 @@
-//! The connection of a store to its server.
+//! The client by which a store sends requests to its server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The kinds of servers.
+//! The kinds of servers that stores lie on: the clouds, and plain web servers.
 
 /// The kind of a server: one of the clouds, or a plain web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

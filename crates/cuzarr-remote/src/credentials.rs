@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 /// Credentials are replaced by new ones this long before they expire.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// Credentials that may expire.
+/// Credentials for a server or cloud, which may expire.
 #[derive(Clone, Default)]
 pub struct Credentials {
     /// The parts of the credentials, such as `token`, by name. S3: `access_key_id`, `secret_access_key` and `token`.

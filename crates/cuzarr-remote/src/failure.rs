@@ -11,7 +11,7 @@ const LONGEST_ANSWER: usize = 300;
 /// A server's answer that refuses a range request, and that clients would report as some other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeRefusal {
-    /// The server ignores the range and sends the whole value.
+    /// The server ignores the requested range and sends the whole value.
     Ignored,
     /// The requested range does not begin inside the value.
     Unsatisfiable,
@@ -101,7 +101,8 @@ fn root_cause(error: &object_store::Error) -> String {
     shortened(&causes(error).last().map_or_else(String::new, ToString::to_string))
 }
 
-/// Returns how often and how long a client tried, as its error message mentions it: `(3 retries, deadline 180s)`.
+/// Returns how often and how long a client tried a request, taken from the client's error message: `(3 retries,
+/// deadline 180s)`.
 fn attempts(message: &str) -> String {
     let between = |from: &str, to: &str| message.split_once(from)?.1.split_once(to).map(|(found, _)| found.trim());
     match (between("after ", " retries"), between("retry_timeout: ", " ")) {

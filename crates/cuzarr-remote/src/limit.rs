@@ -21,12 +21,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) const MOST_REQUESTS: usize = 256;
 /// Largest number of bytes that requests to a host may ask for at a time, unless `max_bytes` is given.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
-/// Number of requests that a host may have to answer at a time, until its answers show how many suit it.
+/// Number of requests that a host may have to answer at a time at first, until its answers show how many suit that
+/// host.
 pub(crate) const FIRST_REQUESTS: usize = 64;
 /// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;
-/// Shares of refused requests at which the limit for a host changes. Above the first, a host gets fewer requests; below
-/// the second, it may get more.
+/// Fractions of refused requests at which the limit of requests for a host changes. Above the first, a host gets fewer
+/// requests; below the second, it may get more.
 const MANY_REFUSED: f64 = 0.2;
 const FEW_REFUSED: f64 = 0.1;
 /// A host or its network counts as busy if answers begin later than this many times the best mean time.
@@ -44,10 +45,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Limits how many requests one host has to answer at a time, and adapts this to the host.
 pub(crate) struct Limit {
-    /// Places among the requests that the host has to answer; each request needs one. Code that takes a place forgets
-    /// the permit, and returns the place by [`Limit::give_back`].
+    /// Places for requests that the host has to answer at the same time; each request needs one. Code that takes a
+    /// place forgets the permit, and returns the place by [`Limit::give_back`].
     requests: Semaphore,
-    /// Places that were returned while refused requests waited to be sent again.
+    /// Places for refused requests only: they were given back while a refused request waited to be sent again.
     again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
@@ -57,9 +58,10 @@ pub(crate) struct Limit {
 
 struct Window {
     limit: usize,
-    /// Number of places that are removed as soon as they are given back, because the limit was lowered.
+    /// Number of requests' places that are removed as soon as they are given back, because the host's limit was
+    /// lowered.
     surplus: usize,
-    /// Number of refused requests that wait for a place, to be sent again.
+    /// Number of refused requests that wait for a place at the host, to be sent again.
     waiting_again: usize,
     answers: usize,
     refusals: usize,
@@ -67,17 +69,17 @@ struct Window {
     refused_many: bool,
     seconds: f64,
     best_seconds: f64,
-    /// The mean time until an answer begins, in which recent answers count more.
+    /// The mean time until the host begins to answer, in which recent answers count more.
     round_trip_seconds: Option<f64>,
 }
 
-/// Permission to send a request, until the value is dropped.
+/// Permission to send one request to a host, until the value is dropped.
 pub(crate) struct Permit<'a> {
     slot: Arc<Slot>,
     _bytes: Option<SemaphorePermit<'a>>,
 }
 
-/// One request's place among those that its host has to answer, which may be given up during pauses.
+/// One request's place in the limit of its host, which the request may give up during pauses.
 pub(crate) struct Slot {
     limit: Arc<Limit>,
     is_held: AtomicBool,
@@ -126,8 +128,8 @@ impl Limit {
         Ok(Permit { slot: Arc::new(slot), _bytes: bytes })
     }
 
-    /// Returns a request's place among those that the host has to answer. A refused request that waits for a place gets
-    /// it first.
+    /// Gives back a request's place in the host's limit, so that another request may be sent. A refused request that
+    /// waits for a place gets it first.
     fn give_back(&self) {
         let mut window = self.window();
         if window.surplus > 0 {
@@ -140,7 +142,7 @@ impl Limit {
         }
     }
 
-    /// Waits for a place, so that a refused request can be sent again.
+    /// Waits for a place in the host's limit, so that a refused request can be sent again.
     async fn take_again(&self) -> Result<()> {
         {
             let mut window = self.window();
@@ -226,7 +228,7 @@ fn closed(_: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Cancelled, "the store was closed")
 }
 
-/// A refused request that waits for a place; it stops waiting when the value is dropped.
+/// A refused request that waits for a place in the host's limit; it stops waiting when the value is dropped.
 struct WaitingAgain<'a>(&'a Limit);
 
 impl Drop for WaitingAgain<'_> {

@@ -137,7 +137,7 @@ fn view_of(path: &str, options: &StorageOptions) -> String {
     }
 }
 
-/// Settings for requests to a cloud, whichever it is.
+/// Settings for requests that are the same for every cloud, such as retries and time limits.
 struct Requests {
     retries: RetryConfig,
     timeout: Duration,

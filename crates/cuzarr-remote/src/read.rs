@@ -35,7 +35,7 @@ use crate::transport::Call;
 /// MB/s.
 const VALUE_PART_BYTES: u64 = 8 << 20;
 
-/// Largest number of bytes that one request reads of a given range: neighbouring chunks of 16 MiB in a file take one
+/// Largest number of bytes that one request reads of a given range. Neighbouring chunks of 16 MiB in a file take one
 /// request.
 pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
 
@@ -268,7 +268,7 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
 /// The outcome of filling memory from an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
-    /// The bytes of the entry are damaged. The memory was already lent, unless the size was wrong.
+    /// The bytes of the cache entry are damaged. The memory was already lent, unless the size was wrong.
     Damaged(Option<Box<dyn Lease>>),
 }
 
@@ -393,7 +393,7 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
     }
 }
 
-/// Memory to which the bytes of answers are copied.
+/// Memory to which the bytes of a server's answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
     /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
@@ -427,7 +427,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The value from which an item is read, and how large the requests are.
+/// The value on the server from which a read request is answered, and the size of the HTTP requests for it.
 struct Source<'a> {
     client: &'a Client,
     path: &'a Path,

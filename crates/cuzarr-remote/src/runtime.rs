@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 const MOST_THREADS: usize = 16;
 
 thread_local! {
-    /// Whether the current thread is one of those for requests to servers.
+    /// Whether the current thread is one of the runtime's threads for requests to servers.
     static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -28,7 +28,7 @@ const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 /// limit of a request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Counts the requests that a task makes and the bytes that it receives, wherever in the clients this happens.
+/// Counters of the HTTP requests that a task makes and of the bytes that it receives.
 #[derive(Clone)]
 pub(crate) struct Call {
     limit: Arc<Limit>,
@@ -45,7 +45,7 @@ impl Call {
         Call { limit: Arc::clone(&client.limit), traffic: Traffic::current() }
     }
 
-    /// Runs work whose requests these counters count.
+    /// Runs `work`, and counts the requests that it makes and the bytes that it receives.
     pub(crate) async fn run<F: Future>(self, work: F) -> F::Output {
         CALL.scope(self, work).await
     }
@@ -83,10 +83,10 @@ fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// Makes clients that use TLS by `ring`, and watches their requests.
+/// Makes HTTP clients that use TLS by `ring`, and watches the requests of these clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    /// Time limit for a request, including the whole answer.
+    /// Time limit for one HTTP request, including the whole answer.
     pub(crate) timeout: Duration,
     /// Settings for requests to a web server; `None` for clouds.
     pub(crate) web: Option<Web>,

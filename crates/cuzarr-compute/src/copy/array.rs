@@ -1,4 +1,5 @@
-//! Copies of one array with its documents. A copy is planned, carried out in one or two passes, and can be resumed.
+//! Plans and makes the copy of one array, with its metadata and attributes. A copy is planned, carried out in one or
+//! two passes, and can be resumed.
 
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ pub struct Copy {
     options: ArrayOptions,
 }
 
-/// The first action of a copy at its target, before its first pass.
+/// The first action of a copy at its target, such as deleting an older array there, before elements are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,
@@ -159,7 +160,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Returns the passes; none if the copy is already complete.
+    /// Returns the passes of the copy; none if the copy is already complete.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
@@ -169,7 +170,7 @@ impl Copy {
         self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.source))
     }
 
-    /// Returns the plan as JSON.
+    /// Returns the plan of the copy as JSON: source, target, size and passes.
     pub fn to_json(&self) -> Value {
         let pass = |pass: &Pass| {
             json!({
@@ -237,7 +238,7 @@ impl Copy {
         Ok(array)
     }
 
-    /// Whether the target is invisible until the caller commits it. Such a copy has no checkpoint.
+    /// Whether the target array becomes visible only when the caller commits its store. Such a copy has no checkpoint.
     fn is_committed_by_caller(&self) -> bool {
         self.target.store().capabilities().transactional
     }

@@ -25,8 +25,8 @@ pub trait Carrier {
     /// Those of the device, if this process uses it.
     fn prepare(&self, options: &ArrayOptions, target: &Arc<dyn Store>) -> Result<()>;
 
-    /// Copies the remaining boxes of one pass. Calls `done` for each box in order, once it and all boxes before it are
-    /// copied.
+    /// Copies the boxes of one pass of a copy that were not copied yet. Calls `done` for each box in order, once it and
+    /// all boxes before it are copied.
     ///
     /// # Errors
     /// The first failure.

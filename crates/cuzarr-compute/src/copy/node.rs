@@ -213,12 +213,13 @@ impl Copied {
         &self.unreadable
     }
 
-    /// Returns the plan as JSON.
+    /// Returns the plans of all copied arrays as JSON.
     pub fn to_json(&self) -> Value {
         self.copies.iter().map(|(_, copy)| copy.to_json()).collect()
     }
 
-    /// Carries out the plan: copies all arrays, one after the other. `progress` is called for each array's regions.
+    /// Carries out the planned copy: copies all arrays, one after the other. `progress` is called for each array's
+    /// regions.
     ///
     /// # Errors
     /// Those of [`Copy::run`].

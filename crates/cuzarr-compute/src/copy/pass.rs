@@ -44,7 +44,7 @@ pub struct Shrink {
 }
 
 impl Shrink {
-    /// Returns the shape of the result for a source of shape `source`.
+    /// Returns the shape that an array of shape `source` has after it is shrunk.
     pub(super) fn shape(&self, source: &[u64]) -> Vec<u64> {
         source.iter().zip(&self.factors).map(|(extent, factor)| extent.div_ceil(*factor)).collect()
     }
@@ -93,12 +93,12 @@ impl Pass {
         Pass { source, target, regions, finished, reads, shrink: None, select: None, cast: None }
     }
 
-    /// Returns the array that is read.
+    /// Returns the array from which the pass copies.
     pub fn source(&self) -> &Array {
         &self.source
     }
 
-    /// Returns the array that is written.
+    /// Returns the array to which the pass copies.
     pub fn target(&self) -> &Array {
         &self.target
     }
@@ -121,7 +121,7 @@ impl Pass {
         meter.expect(regions, self.finished, (elems as u64).saturating_mul(element_bytes(&self.target)));
     }
 
-    /// Size of the elements of a target region in bytes.
+    /// Size in bytes of the elements of a target region, in memory.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         region.elems().saturating_mul(element_bytes(&self.target))
     }
@@ -143,7 +143,7 @@ impl Pass {
         })
     }
 
-    /// Copies one region.
+    /// Copies the elements of one region from the pass's source to its target.
     ///
     /// # Errors
     /// Those of [`Pass::run`].

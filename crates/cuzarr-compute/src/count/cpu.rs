@@ -1,4 +1,4 @@
-//! Counting on the host.
+//! Counts elements in host memory, with several threads.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,8 @@ use cuzarr_device::internal::Threads;
 use super::{Bins, Counter, NO_INTERVAL};
 use cuzarr::Result;
 
-/// Number of elements of the result that one pass over the input counts together, if their inputs are neighbours in
-/// memory.
+/// Number of result elements that one pass over the input counts together, if the inputs of these result elements are
+/// neighbours.
 const TILE_OUTPUTS: usize = 256;
 /// Least number of input elements for which another thread is used. Fewer elements are not worth a thread.
 const THREAD_ELEMS: usize = 1 << 15;
@@ -52,7 +52,8 @@ impl Counter<'_> {
         Ok(())
     }
 
-    /// Counts the input elements with the indices `reduced`, for each result element in `first` plus `range`.
+    /// Counts input elements for the result elements from `first + range.start` to `first + range.end`. Of each, only
+    /// the input elements with the indices `reduced` count.
     fn count(
         &self,
         first: usize,
@@ -94,8 +95,7 @@ impl Counter<'_> {
         }
     }
 
-    /// Calls `take` for each input element, with the index in `outputs` of the result element that it belongs to, and
-    /// its bits.
+    /// Calls `take(number, bits)` for each input element: the index in `outputs` of its result element, and its bits.
     fn walk(&self, outputs: Range<usize>, reduced: Range<usize>, take: impl FnMut(usize, u64)) {
         match self.keys.bits {
             8 => self.walk_sized::<1>(outputs, reduced, |&[byte]| u64::from(byte), take),

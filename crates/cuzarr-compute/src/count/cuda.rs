@@ -1,4 +1,4 @@
-//! Launches of `count.cu`.
+//! Launches the kernels of `count.cu`, which count elements by their values.
 
 use std::ops::Range;
 

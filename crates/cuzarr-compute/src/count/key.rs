@@ -79,7 +79,7 @@ impl Keys {
         })
     }
 
-    /// Returns the number with this key, rounded to binary64.
+    /// Returns the number whose key is `key`, rounded to binary64; for 2-byte floats, the bits of the number instead.
     pub(super) fn about(self, key: u64) -> f64 {
         let raw = self.raw(key);
         match (self.kind, self.bits) {

@@ -14,7 +14,7 @@ use crate::program::Processor;
 use crate::reduce::view::View;
 use cuzarr::Result;
 
-/// Marks an interval that contains no key, in place of the key at which an interval begins.
+/// Stands for an interval without keys, where otherwise the first key of an interval is given.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
 /// Which keys each counter counts. The counters of one element of the result lie together.
@@ -23,8 +23,8 @@ pub(crate) enum Bins {
     /// Counters for the bins between edges, which are given as ascending keys. A counter counts keys from its edge to
     /// below the next edge; the last one includes its upper edge too.
     Edges(Vec<u64>),
-    /// Counters for parts of key intervals, `intervals` of them for each element of the result. Each interval has
-    /// `2^bits` counters for `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is
+    /// Counters for equal parts of key intervals; each element of the result has `intervals` such intervals. Each
+    /// interval has `2^bits` counters for `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is
     /// [`NO_INTERVAL`].
     Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
 }
@@ -48,7 +48,7 @@ pub(crate) struct Counting<'a> {
     counters: Counters,
 }
 
-/// Counts the elements of one region.
+/// The elements of one region, and the bins in which they are counted for each element of the result.
 #[derive(Clone, Copy)]
 struct Counter<'a> {
     source: &'a NdBuffer,
@@ -69,7 +69,7 @@ pub(crate) fn copies(processor: &Processor, outputs: usize) -> usize {
 }
 
 impl<'a> Counting<'a> {
-    /// Makes counters that are all 0.
+    /// Makes one table of counters, all 0, for each of `outputs` elements of the result.
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceFailed`.

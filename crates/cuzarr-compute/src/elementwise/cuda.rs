@@ -1,4 +1,4 @@
-//! Launches of element-wise kernels.
+//! Compiles element-wise kernels for a GPU, and launches them.
 
 use std::sync::PoisonError;
 
@@ -44,6 +44,8 @@ impl ElementwiseKernel {
             .collect())
     }
 
+    /// Launches the kernel for a call whose arguments were checked.
+    ///
     /// # Safety
     /// Runs a checked call; see [`ElementwiseKernel::run`].
     unsafe fn launch(&self, stream: &Stream, bound: &Bound, block_threads: u32) -> Result<()> {

@@ -22,8 +22,8 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Default number of threads in a block.
 const THREADS: u32 = 256;
 
-/// A CUDA kernel for one C++ expression that the user gives; it computes this for each element of arrays, with
-/// broadcasting. Clones share compiled code. Any thread may use it.
+/// A CUDA kernel that computes one C++ expression of the user for each element of arrays, with broadcasting. Clones
+/// share compiled code. Any thread may use it.
 ///
 /// Parameters are written like `float32 x, T y, raw T z`. An element type is a NumPy name, or a letter that stands for
 /// the argument's type. `raw` passes the whole array, which the operation may index freely; other parameters are the
@@ -60,8 +60,8 @@ pub struct ElementwiseKernel {
 pub enum ElementwiseArgument<'a> {
     /// An array in the memory of the stream's device.
     Array(&'a NdBuffer),
-    /// A number of the given type; its bytes come first among these. It is converted to the parameter's type. A number
-    /// that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
+    /// A number of the given type: its bytes, followed by unused bytes. It is converted to the parameter's type. A
+    /// number that this type cannot hold (a fraction for an integer, or one that is too large) is refused.
     Value(DType, [u8; 8]),
 }
 
@@ -108,7 +108,7 @@ pub struct ElementwiseCall<'a> {
 }
 
 impl<'a> ElementwiseCall<'a> {
-    /// Makes a call with these inputs. Its outputs are allocated.
+    /// Makes a call of an element-wise kernel with these inputs. Its outputs are allocated.
     pub fn new(inputs: &'a [ElementwiseArgument<'a>]) -> Self {
         ElementwiseCall { inputs, outputs: None, size: None, block_threads: THREADS }
     }
@@ -124,7 +124,7 @@ enum KernelOperand {
 struct Bound {
     types: Vec<(char, DType)>,
     shape: Vec<usize>,
-    /// The operands of all inputs, then those of all outputs.
+    /// The values and arrays for all inputs, then the arrays for all outputs.
     operands: Vec<KernelOperand>,
     /// Whether the memory of an output is also that of an input.
     in_place: bool,
@@ -317,7 +317,7 @@ impl ElementwiseKernel {
     }
 }
 
-/// Returns the element type of a parameter: its own, or that of its letter.
+/// Returns the element type of a kernel's parameter: the fixed type, or the type that its letter stands for.
 fn dtype_of(parameter: &Parameter, types: &[(char, DType)]) -> Result<DType> {
     match parameter.element {
         Element::Known(dtype) => Ok(dtype),

@@ -41,7 +41,8 @@ struct Lines {
     declared: Vec<String>,
     /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,
-    /// The operation's call for elements that were loaded together, and the loads before it and stores after it.
+    /// Lines that define the operands for one of the elements that a thread loaded together. `load` and `store` have
+    /// the lines before and after.
     lane: Vec<String>,
     load: Vec<String>,
     store: Vec<String>,

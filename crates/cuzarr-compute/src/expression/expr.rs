@@ -362,17 +362,17 @@ impl Expr {
         Ok(Expr::new(self.0.shape.clone(), dtype, Kind::Cast(self.clone())))
     }
 
-    /// The shape.
+    /// The extent of each dimension of the expression.
     pub fn shape(&self) -> &[u64] {
         &self.0.shape
     }
 
-    /// The element type.
+    /// The type of the expression's elements.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// The number of dimensions.
+    /// The number of dimensions of the expression.
     pub fn ndim(&self) -> usize {
         self.0.shape.len()
     }
@@ -447,7 +447,7 @@ fn bounds(dtype: DType) -> Option<(i128, i128)> {
     }
 }
 
-/// Returns the result of comparing integers with a number outside the range of their type: this is known without
+/// Returns the result of comparing integers with a number outside the range of their type, which is known without
 /// reading. `None` for other operations.
 fn outside(op: Op, operands: &[Operand]) -> Result<Option<Expr>> {
     let (expr, value, is_left) = match operands {

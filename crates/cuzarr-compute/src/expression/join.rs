@@ -110,7 +110,8 @@ impl Joined {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Joined { axis, parts }.into_expr() })
     }
 
-    /// Replaces summaries in the parts by their results, so that no region computes them again.
+    /// Replaces summaries (such as sums) in the joined parts by the results, so that no region computes a summary
+    /// again.
     ///
     /// # Errors
     /// What the function reports.

@@ -55,7 +55,7 @@ macro_rules! operations {
         }
 
         impl Op {
-            /// Every operation.
+            /// All operations, in the order of their declaration.
             pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
 
             /// NumPy's name of the operation.
@@ -86,9 +86,9 @@ operations! {
     Divide "divide" 2 Quotient;
     /// Quotient, rounded down. Integers divided by 0 give 0.
     FloorDivide "floor_divide" 2 WideReal;
-    /// Remainder of the quotient that is rounded down. It has the divisor's sign.
+    /// Remainder of a division whose quotient is rounded down. It has the divisor's sign.
     Remainder "remainder" 2 WideReal;
-    /// Remainder of the quotient that is truncated. It has the dividend's sign.
+    /// Remainder of a division whose quotient is rounded towards 0. It has the dividend's sign.
     Fmod "fmod" 2 WideReal;
     /// Power.
     Power "power" 2 WideReal;
@@ -96,13 +96,13 @@ operations! {
     Minimum "minimum" 2 Ordered;
     /// The larger operand; NaN if one is NaN.
     Maximum "maximum" 2 Ordered;
-    /// The smaller operand. If one is NaN, the other.
+    /// The smaller operand, ignoring NaN. If one is NaN, the other.
     Fmin "fmin" 2 Ordered;
-    /// The larger operand. If one is NaN, the other.
+    /// The larger operand, ignoring NaN. If one is NaN, the other.
     Fmax "fmax" 2 Ordered;
     /// The angle of the point (x, y). The first operand is y.
     Arctan2 "arctan2" 2 Real;
-    /// The hypotenuse of a right triangle with these sides.
+    /// The hypotenuse of a right triangle whose legs are the operands.
     Hypot "hypot" 2 Real;
     /// The first operand with the sign of the second.
     Copysign "copysign" 2 Real;

@@ -24,7 +24,7 @@ pub enum Along {
         /// Distance from each index to the next, positive or negative.
         step: i64,
     },
-    /// These indices, in any order. An index may appear several times.
+    /// The listed indices, in any order. An index may appear several times.
     List(Arc<[u64]>),
 }
 
@@ -139,8 +139,8 @@ impl Along {
         })
     }
 
-    /// Returns the index that reads the chosen elements from an array. It has no negative steps: such a range is read
-    /// in ascending order.
+    /// Converts the chosen indices to an index for reading from an array in a store. It has no negative steps: such a
+    /// range is read in ascending order.
     fn rising(&self) -> AxisIndex {
         let range = |start, count, step, dropped| AxisIndex::Range(AxisSelection { start, count, step, dropped });
         match self {

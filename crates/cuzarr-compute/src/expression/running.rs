@@ -55,14 +55,14 @@ impl Running {
         Expr::new(shape, dtype, Kind::Running(self))
     }
 
-    /// Returns the shape of the running results.
+    /// Returns the shape of the running sums or products.
     pub(crate) fn shape(&self) -> Vec<u64> {
         let mut shape = self.of.shape().to_vec();
         shape[self.axis] -= self.from;
         shape
     }
 
-    /// Whether both give the same running sums or products.
+    /// Whether two expressions give the same running sums or products.
     pub(crate) fn is_same(&self, other: &Running) -> bool {
         std::sync::Arc::ptr_eq(&self.of.0, &other.of.0)
             && (self.axis, self.scan, self.from) == (other.axis, other.scan, other.from)

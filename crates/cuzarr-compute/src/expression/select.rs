@@ -1,4 +1,4 @@
-//! Picking from expressions: a pick from an expression becomes picks from its operands.
+//! Selects elements of an expression (a pick), by selecting the elements of its operands that they are computed from.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Expr {
     }
 }
 
-/// Applies a pick to every part of an expression, visiting each shared part once.
+/// Applies a selection (a pick) to every operand of an expression, visiting each shared operand once.
 struct Picking<'a> {
     pick: &'a Pick,
     whole: &'a [u64],

@@ -1,4 +1,5 @@
-//! Runs programs on a GPU. Each program becomes one kernel, which is generated, compiled once and kept.
+//! Runs programs (expressions turned into steps) on a GPU, by generated kernels. Each program becomes one kernel, which
+//! is generated, compiled once and kept.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -24,7 +25,7 @@ pub(crate) const PACK_BYTES: usize = 16;
 /// Largest size of a kernel's parameters, in bytes.
 pub(crate) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
-/// Largest number of blocks in a launch. Beyond it, threads take more elements instead.
+/// Largest number of thread blocks in a launch. Beyond it, threads take more elements instead.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 static KERNELS: PerProcess<Mutex<HashMap<(Device, String), Function>>> = PerProcess::new();
@@ -126,7 +127,7 @@ pub(crate) fn address(address: usize) -> Vec<u8> {
     (address as u64).to_ne_bytes().to_vec()
 }
 
-/// Returns the program with all constants replaced: it determines the kernel's text.
+/// Returns the program with all constants replaced, so that programs with other constants get the same kernel.
 fn signature(program: &Program) -> Program {
     let mut signature = program.clone();
     for step in &mut signature.steps {

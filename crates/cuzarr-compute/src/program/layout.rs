@@ -1,4 +1,5 @@
-//! The memory layout of several operands under one shape. Dimensions are joined where all operands allow it.
+//! The memory layout of several operands that are broadcast to one shape. Dimensions are joined where all operands
+//! allow it.
 
 use cuzarr_device::NdBuffer;
 

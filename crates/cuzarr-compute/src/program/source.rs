@@ -24,7 +24,7 @@ pub(crate) enum Form {
 /// Number of groups of elements that a thread loads before it computes the first, in the packed form.
 pub(crate) const GROUPS: usize = 2;
 
-/// Returns the C++ type of an element in memory.
+/// Returns the C++ type of elements of type `dtype` in memory.
 pub(crate) fn memory_type(dtype: DType) -> &'static str {
     match (dtype.kind(), dtype.size_bytes()) {
         (DTypeKind::Float, 2) => "ops::Half",

@@ -1,4 +1,5 @@
-//! The steps of a program. Each step computes one value from values of earlier steps.
+//! Turns expressions into programs: lists of steps that compute one result element. Each step computes one value from
+//! values of earlier steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -123,7 +124,7 @@ struct Lowering {
     steps: HashMap<Step, usize>,
 }
 
-/// Converts an expression to a program, and returns it with its inputs in order.
+/// Converts an expression to a program, and returns the program with its inputs in order.
 ///
 /// # Errors
 /// `Unsupported` for an expression with thousands of operations.
@@ -196,8 +197,8 @@ impl Lowering {
         }
     }
 
-    /// Adds a step that makes an expression's value ready to be the result, if it needs one, and returns the number of
-    /// the last step. It replaces NaNs of a computation by the canonical one, because processors give them different
+    /// Adds the step that turns a computed value into an element of the result, if one is needed; returns the last
+    /// step's number. It replaces NaNs of a computation by the canonical one, because processors give them different
     /// bits. This happens only here. Elements that are only moved keep their NaNs.
     fn settled(&mut self, expr: &Expr, step: usize) -> usize {
         let is_computed = match &expr.0.kind {

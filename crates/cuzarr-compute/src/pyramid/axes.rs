@@ -128,8 +128,9 @@ fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     options.scale.clone().filter(|_| alike).unwrap_or_else(|| vec![1.0; axes.len()])
 }
 
-/// Returns the factors of the next level: 2 along spatial dimensions that can shrink, but 1 where elements are already
-/// at least twice as large as along another one. So levels become less stretched, as in other microscopy tools.
+/// Returns the factors of the next level: 2 along spatial dimensions that can shrink, else 1. It is also 1 where
+/// elements are already at least twice as large as along another dimension. So levels become less stretched, as in
+/// other microscopy tools.
 fn halved(shape: &[u64], axes: &[String], sizes: &[f64]) -> Vec<u64> {
     let shrinks = |at: usize| is_spatial(&axes[at]) && shape[at] > 1;
     let smallest = (0..axes.len()).filter(|&at| shrinks(at)).map(|at| sizes[at]).fold(f64::INFINITY, f64::min);

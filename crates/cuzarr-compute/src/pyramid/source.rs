@@ -12,8 +12,8 @@ use cuzarr::node::{self, Array, Group, Node};
 use cuzarr::store::Store;
 use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
-/// Attributes of the source that are replaced: they tell OME-Zarr what a group is, or how its levels are stored. The
-/// new image writes its own.
+/// Attributes of the source image that the pyramid replaces, because they say what a group is or how its levels are
+/// stored. The new image writes its own.
 const REPLACED: [&str; 7] = ["ome", "multiscales", "omero", "image-label", "labels", "_creator", UNFINISHED];
 
 /// Attributes that show that a group holds several images instead of being one.
@@ -23,7 +23,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// A source image: its largest level and what its attributes say.
+/// The image that a pyramid is made from: its largest level, and what its attributes say.
 pub(super) struct Image {
     pub(super) array: Array,
     description: Multiscales,
@@ -31,7 +31,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Returns the options, with those that the caller left out taken from the image.
+    /// Returns the options of a pyramid, with those that the caller left out taken from this image.
     ///
     /// # Errors
     /// `Unsupported` if the image's coordinate systems cannot be kept.

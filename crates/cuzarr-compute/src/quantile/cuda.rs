@@ -32,8 +32,8 @@ const MOST_BLOCKS: usize = 1 << 16;
 /// columns of 1024 are searched three times as fast as sorted (`bench/compute.py`).
 const LONG_ROW: u64 = 2049;
 const LONG_COLUMN: u64 = 1024;
-/// Least number of rows (`MANY_ROWS`) or columns (`MANY_COLUMNS`) for which each block searches its own. With fewer,
-/// multiprocessors would be idle, so the whole GPU counts them one after the other.
+/// Least number of rows (`MANY_ROWS`) or columns (`MANY_COLUMNS`) that are divided among the blocks of threads. With
+/// fewer, multiprocessors would be idle, so the whole GPU counts them one after the other.
 const MANY_ROWS: usize = 128;
 const MANY_COLUMNS: usize = 512;
 /// Longest row that is searched if NaN is left out: a table has an entry for each possible number of remaining
@@ -47,7 +47,7 @@ const MOST_ACROSS: usize = 32;
 /// [`MOST_THREADS`].
 const FEW_THREADS_ROW: usize = 8192;
 const MANY_BLOCKS: usize = 512;
-/// Largest number of threads in a block that searches.
+/// Largest number of threads in a block that searches rows for quantiles.
 const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_THREADS");
 
 /// How a GPU finds the quantiles of rows in its memory.

@@ -34,8 +34,7 @@ pub enum QuantileMethod {
     Median,
 }
 
-/// Ranks of two elements in sorted order, and how far the quantile lies on the way from the first to the second (0 to
-/// 1).
+/// The ranks of the two elements around a quantile, and the fraction (0 to 1) of the way from the first to the second.
 pub(super) type Places = (u64, u64, f64);
 
 impl QuantileMethod {

@@ -1,4 +1,4 @@
-//! Finds elements by their place in sorted order, by counting.
+//! Finds the elements with given ranks in sorted order, without sorting, by counting.
 
 use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind};
@@ -10,7 +10,7 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The tables of counters get the memory limit divided by this.
+/// The tables of counters of a search for quantiles get the memory limit divided by this.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
@@ -23,9 +23,9 @@ pub(super) struct Room<'a> {
     dtype: DType,
     pub(super) keys: Keys,
     pub(super) reduced: u64,
-    /// Limit for the tables of counters, in bytes.
+    /// Limit for the tables of counters that a search needs, in bytes.
     pub(super) tables_bytes: u64,
-    /// Limit for the regions of elements, in bytes.
+    /// Limit for the regions of elements that are in memory while they are counted, in bytes.
     pub(super) regions_bytes: u64,
 }
 
@@ -63,8 +63,8 @@ impl<'a> Room<'a> {
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Returns how many bits of the keys one pass can resolve, so that the tables for `outputs` result elements fit, at
-    /// most `most`. With more bits than `most`, there would be more counters than elements.
+    /// Returns how many bits of the keys one pass can resolve with tables for `outputs` result elements that fit into
+    /// memory; at most `most`. With more bits than `most`, there would be more counters than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
@@ -136,8 +136,8 @@ impl<'a> Room<'a> {
 /// An element to find: it has rank `rank` in the interval of keys that begins at `low`.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// The interval's index among those that are counted for the same result element; `None` if there is no element to
-    /// find.
+    /// Index of the element's key interval among the intervals that are counted for the same result element; `None` if
+    /// nothing is to be found.
     interval: Option<usize>,
     low: u64,
     rank: u64,
@@ -182,7 +182,7 @@ fn narrow(wanted: &mut [Wanted], bins: &Bins, counters: &[u64], slots: usize) {
     }
 }
 
-/// The quantiles found so far: for each probability, those of one element of the result after the other.
+/// The quantiles found so far: a list for each probability, in the order of the result's elements.
 pub(super) struct Chosen {
     method: QuantileMethod,
     keys: Keys,
@@ -223,7 +223,7 @@ impl Chosen {
         Ok(nan)
     }
 
-    /// Returns the bits of [`Chosen::nan_bytes`].
+    /// Returns the NaN that stands for "no quantile" as the bits of an element ([`Chosen::nan_bytes`]).
     pub(super) fn nan(&self) -> Result<u64> {
         let mut word = [0; 8];
         let bytes = self.nan_bytes()?;

@@ -1,5 +1,5 @@
-//! Reductions on the host. They use the same segments, lanes and steps as a GPU, one row of lanes at a time. All loops
-//! over lanes are simple enough for compilers to use vector instructions.
+//! Reduces arrays in host memory, for example to sums. They use the same segments, lanes and steps as a GPU, one row of
+//! lanes at a time. All loops over lanes are simple enough for compilers to use vector instructions.
 
 use std::ops::Range;
 
@@ -109,8 +109,8 @@ impl RowWalk<'_> {
         Ok(row.settled.all(row.lanes.rows))
     }
 
-    /// Loads a row of elements, and converts them to the widest type of their kind. `even` is the distance between two
-    /// of them if it is always the same.
+    /// Loads a row of elements, and converts it to the widest type of the elements' kind, such as float64. `even` is
+    /// the distance between two of them if it is always the same.
     fn load<V: Value>(
         &self,
         count: usize,
@@ -348,8 +348,8 @@ impl<V: Value> Lanes<V> {
     }
 }
 
-/// The partial results of all lanes, by their words: all first words, then all second words, then all third words.
-/// Words that are the same for all lanes may be left out ([`Lanes::settle`]).
+/// The partial results of all lanes, word by word: the first words of all, then the second and the third words. Words
+/// that are the same for all lanes may be left out ([`Lanes::settle`]).
 #[derive(Default)]
 struct Settled([Vec<u64>; 3]);
 
@@ -405,7 +405,7 @@ impl Settled {
     }
 }
 
-/// Splits words into those that have a partner `half` words further, and these partners.
+/// Pairs words with those that lie `half` words further: returns the first words of the pairs, and the second ones.
 fn split(words: &mut [u64], half: usize) -> (&mut [u64], &[u64]) {
     let (low, high) = words.split_at_mut(half.min(words.len()));
     let count = high.len();

@@ -1,5 +1,5 @@
-//! Reductions on a GPU. Kernels call the functions in `reduce/reduce.cuh`, and are generated for an element type and a
-//! number of dimensions.
+//! Reduces arrays on a GPU, for example to sums. Kernels call the functions in `reduce/reduce.cuh`, and are generated
+//! for an element type and a number of dimensions.
 
 use cuzarr_device::internal::{defined, pool};
 use cuzarr_device::{Buffer, DType, Header, LaunchShape, NdBuffer, Order, Stream, header};
@@ -16,10 +16,10 @@ use cuzarr::plan::Region;
 const HEADERS: &[Header] =
     &[header!("program/arithmetic.cuh"), header!("reduce/accumulators.cuh"), header!("reduce/reduce.cuh")];
 const MOST_BLOCKS: usize = 1 << 16;
-/// From this number of segments per result element on, blocks merge their partial results faster than single threads.
+/// Number of segments per result element from which whole blocks merge partial results faster than single threads do.
 const MANY_SEGMENTS: usize = 64;
-/// Up to this number of result elements, blocks merge partial results faster than single threads, however many segments
-/// there are.
+/// Number of result elements up to which whole blocks merge partial results faster than single threads do, for any
+/// number of segments.
 const FEW_OUTPUTS: usize = 64;
 /// Number of segments whose partial results one block merges.
 const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_THREADS;
@@ -27,8 +27,8 @@ const JOINED: usize = defined(KERNELS, "CUZARR_REDUCE_JOINED") as usize * BLOCK_
 /// C++ code at the end of a reduction kernel, which uses the partial result for each element of the result. Its
 /// arguments follow those of the walk.
 struct End<'a> {
-    /// Further C++ parameters of the kernel, which this end needs. `text` is the C++ code that uses `output` and
-    /// `state`.
+    /// Further C++ parameters of the kernel, which the code at its end needs. `text` is the C++ code that uses `output`
+    /// and `state`.
     parameters: String,
     text: String,
     arguments: Vec<Vec<u8>>,
@@ -221,7 +221,7 @@ impl StateTable<'_> {
     }
 }
 
-/// Encodes the struct `Where` of reduce.cuh, with as many dimensions as the view has.
+/// Encodes a reduction's memory layout as the kernels' struct `Where` of reduce.cuh.
 pub(crate) fn place(source: &NdBuffer, view: &View) -> Vec<u8> {
     let mut words = vec![source.address() as u64, view.outputs as u64, view.reduced as u64, view.segments as u64];
     words.extend(view.kept.shape.iter().chain(&view.over.shape).map(|&extent| extent as u64));
@@ -240,7 +240,7 @@ const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 /// A region's extent and start along one dimension, and the extent of the whole dimension.
 type Axis = [u64; 3];
 
-/// The struct `Part` of reduce.cuh, in the same memory layout.
+/// Where a region's partial results belong among all: the struct `Part` of reduce.cuh, in the same memory layout.
 struct Part {
     outputs: u64,
     kept: [Axis; MOST_AXES],
@@ -314,12 +314,12 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The memory of the partial results. They are zero where nothing was added; `None` before the first region.
+    /// The GPU memory of the partial results. They are zero where nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 
 impl<'a> Gathered<'a> {
-    /// Whether the states for an array of this shape can be gathered on a GPU.
+    /// Whether a GPU can gather the partial results (states) for an array of this shape.
     pub(super) fn suits(shape: &[u64], axes: &[usize]) -> bool {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
@@ -350,8 +350,8 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Adds to these partial results those in `run`, of regions that lie in `hull`. `run` is no longer needed when this
-    /// returns.
+    /// Adds the partial results in `run`, which are those of regions that lie in `hull`, to the ones gathered here.
+    /// `run` is no longer needed when this returns.
     pub(super) fn take_run(&mut self, hull: &Region, run: &Gathered<'_>) -> Result<()> {
         let Some(states) = &run.states else { return Ok(()) };
         let (all, state) = (self.all()?, state_type(self.fold));
@@ -362,7 +362,8 @@ impl<'a> Gathered<'a> {
         Ok(self.stream.synchronize()?)
     }
 
-    /// Returns the partial results, copied to host memory. States without elements are converted to the host's form.
+    /// Copies the partial results that were gathered to host memory, and returns them. States without elements are
+    /// converted to the host's form.
     pub(super) fn states(&self) -> Result<Vec<State>> {
         let empty = self.fold.accumulator.empty(self.fold.wide);
         let Some(states) = &self.states else { return Ok(vec![empty; self.outputs]) };
@@ -371,7 +372,7 @@ impl<'a> Gathered<'a> {
         Ok(found)
     }
 
-    /// Takes the memory of the states out of `self`, so that it can be written to, and allocates it if there is none.
+    /// Takes the memory of the partial results out of `self` for writing, and allocates this memory if there is none.
     fn all(&mut self) -> Result<Buffer> {
         match self.states.take() {
             Some(states) => Ok(states),
@@ -379,7 +380,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Computes the result from all elements at once.
+    /// Computes the result of a reduction from all elements of the array at once.
     pub(super) fn finish_all(&self, elements: &NdBuffer, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let end = End::finish(finish, out.buffer());
@@ -388,7 +389,7 @@ impl<'a> Gathered<'a> {
         Ok(out)
     }
 
-    /// Computes the result from the partial results that were gathered.
+    /// Computes the result of a reduction from the partial results that were gathered.
     pub(super) fn finish(&self, finish: &Finish) -> Result<NdBuffer> {
         let out = NdBuffer::empty(self.stream.device(), finish.dtype, &[self.outputs], Order::C)?;
         let Some(states) = &self.states else { return Ok(out) };

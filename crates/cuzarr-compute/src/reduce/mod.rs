@@ -31,7 +31,7 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A GPU gathers a reduction's partial results if they fit into the memory limit divided by this.
+/// A GPU gathers a reduction's partial results if these fit into the memory limit divided by `STATES_SHARE`.
 const STATES_SHARE: u64 = 4;
 
 /// The function that a reduction computes from elements, such as a sum.
@@ -133,7 +133,7 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how a GPU computes the result from partial results, and the type in which it computes it.
+    /// Returns how a GPU computes the result from partial results, and the element type in which it does so.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
@@ -321,7 +321,8 @@ impl Gathered {
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
     }
 
-    /// Merges into these partial results those of a region. They are in C order of the region's part of the result.
+    /// Merges the partial results of a region into those gathered so far. They are in C order of the region's part
+    /// of the result.
     fn take(&mut self, region: &Region, states: &[State]) {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).collect();
         let (row, outer) = match kept.split_last() {
@@ -372,9 +373,9 @@ pub(crate) fn states_of_regions(axes: &[usize]) -> impl Fn(&[u64]) -> u64 + Send
     move |extent| state_bytes(extent, &axes)
 }
 
-/// Returns how many bytes of a memory limit remain beside two sets of partial results for `outputs` result elements:
-/// that of all regions and that of a run. `None` if the states take too large a part of the limit. Then the host
-/// gathers them, and there are no runs.
+/// Returns the bytes of a memory limit that remain beside two sets of partial results: that of all regions, and that of
+/// one run of regions. `None` if the states take too large a part of the limit. Then the host gathers them, and there
+/// are no runs.
 fn beside_states(outputs: usize, limit_bytes: u64) -> Option<u64> {
     let states_bytes = (outputs as u64).saturating_mul(2 * size_of::<State>() as u64);
     (states_bytes <= limit_bytes / STATES_SHARE).then(|| limit_bytes - states_bytes)
@@ -473,7 +474,8 @@ impl Expr {
         deliver(&result, options)
     }
 
-    /// Returns how a GPU computes the result from partial results; `None` if the host gathers these instead.
+    /// Returns how a GPU computes the result from partial results; `None` if the host gathers the partial results
+    /// instead.
     fn gathers_there(
         &self,
         reduction: &Reduction,

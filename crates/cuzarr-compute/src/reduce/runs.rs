@@ -1,4 +1,5 @@
-//! Runs of regions. The states of a run are joined first, then those of different runs. A run is a task of a cluster.
+//! Runs: neighbouring regions of a reduction that one task reduces together. The states of a run are joined first, then
+//! those of different runs. A run is a task of a cluster.
 
 use super::state::State;
 use super::{beside_states, kept_shape};
@@ -8,11 +9,11 @@ use crate::regions::hull_of;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// A run contains at least this many bytes of elements for each byte of its partial results. So a task sends far less
-/// than it reads.
+/// A run of regions contains at least this many bytes of elements for each byte of its partial results. So a task sends
+/// far less than it reads.
 const ELEMENTS_OF_STATES: u64 = 256;
 
-/// Least number of runs, if there are enough regions: so many workers then have something to do.
+/// Least number of runs of a reduction if it has enough regions, so that many workers have something to do.
 const LEAST_RUNS: usize = 16;
 
 /// Size of partial results, in bytes, up to which sending them takes no noticeable time.

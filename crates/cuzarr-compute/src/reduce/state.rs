@@ -90,7 +90,7 @@ pub(crate) trait Value: Copy + Send + 'static {
     fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool;
 }
 
-/// Converts packed elements until `row` is full.
+/// Converts packed elements of `N` bytes by `convert`, until `row` is full.
 fn widen_by<const N: usize, V>(packed: &[u8], row: &mut [V], convert: impl Fn([u8; N]) -> V) -> bool {
     packed.as_chunks::<N>().0.iter().zip(row).for_each(|(&element, value)| *value = convert(element));
     true
@@ -214,7 +214,7 @@ impl Accumulator {
     }
 }
 
-/// Joins the moments of two groups of elements, of which one may be empty.
+/// Joins the moments (mean, number, squared distances) of two groups of elements, of which one may be empty.
 fn moments(own: State, other: State) -> State {
     if other.0[1] == 0 {
         return own;
@@ -241,7 +241,7 @@ impl Joint {
         Joint { share: m / (n + m), weight: n * m / (n + m) }
     }
 
-    /// Joins the mean and the squared distances of two groups. All of them are bits of binary64.
+    /// Joins the mean and the squared distances of two groups of elements. All of them are bits of binary64.
     #[inline(always)]
     pub(super) fn moments(self, own: [u64; 2], other: [u64; 2]) -> [u64; 2] {
         let ([mean, squares], [other_mean, other_squares]) = (own.map(f64::from_bits), other.map(f64::from_bits));

@@ -12,7 +12,7 @@ pub(super) const KERNELS: &str = include_str!("reduce.cuh");
 
 /// Number of threads in a block of a reduction.
 pub(crate) const BLOCK_THREADS: usize = defined(KERNELS, "CUZARR_REDUCE_THREADS") as usize;
-/// Number of lanes (partial results) that each thread keeps.
+/// Number of lanes (partial results) that each GPU thread keeps.
 pub(crate) const PACK: usize = defined(KERNELS, "CUZARR_REDUCE_PACK") as usize;
 /// Number of lanes (partial results) in which a block reduces a segment.
 pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
@@ -24,7 +24,7 @@ const SHORT_ROW_ELEMS: usize = 64;
 /// How a reduction groups the elements of an array by result element, and divides each group into segments.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Number of elements of the result.
+    /// Number of elements that the reduction's result has.
     pub(crate) outputs: usize,
     /// Number of elements that make up each element of the result.
     pub(crate) reduced: usize,

@@ -12,7 +12,8 @@ use cuzarr::Result;
 /// twice as many bins, plus one.
 const LEAST_BINS: f64 = 64.0;
 
-/// A histogram: the count of each bin. Bin `n` begins at `n * width`. The width depends only on the range.
+/// A histogram: the number of elements in each bin, whose width is a power of two. Bin `n` begins at `n * width`. The
+/// width depends only on the range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spread {
     /// The smallest and the largest number of the histogram, if there is one.
@@ -27,15 +28,15 @@ impl Spread {
         Spread { range: Some((low, high)), width: width_for(low, high), bins: BTreeMap::new() }
     }
 
-    /// Returns the indices of the first and the last bin.
+    /// Returns the indices of the histogram's first and last bin.
     pub(super) fn ends(&self) -> Option<(i64, i64)> {
         // Quotients by powers of two are exact, and below 2^53: see `width_for`.
         self.range.map(|(low, high)| ((low / self.width).floor() as i64, (high / self.width).floor() as i64))
     }
 
-    /// Returns the edges of the bins as keys: that of the smallest element of each bin, and of the largest element of
-    /// all. For integers, the last key is that of the type's largest value, because the largest element may lie above
-    /// the rounded number.
+    /// Returns the edges of the bins as keys: the key of each bin's smallest element, then the key of the largest
+    /// element. For integers, the last key is that of the type's largest value, because the largest element may lie
+    /// above the rounded number.
     ///
     /// # Errors
     /// `Unsupported` for a type without order.
@@ -49,7 +50,7 @@ impl Spread {
         [low].into_iter().chain(inner).map(|edge| least_key(keys, dtype, edge)).chain([greatest]).collect()
     }
 
-    /// Adds counts to consecutive bins, beginning with the first bin.
+    /// Adds counts to consecutive bins of the histogram, beginning with the first bin.
     pub(super) fn add(&mut self, counts: &[u64]) {
         let first = self.ends().map_or(0, |(first, _)| first);
         for (bin, &count) in (first..).zip(counts).filter(|(_, count)| **count > 0) {
@@ -57,7 +58,7 @@ impl Spread {
         }
     }
 
-    /// Adds the counts of another histogram.
+    /// Adds the counts of another histogram to this one.
     pub(super) fn join(&mut self, mut other: Spread) {
         let Some((low, high)) = other.range else { return };
         let (least, greatest) = self.range.unwrap_or((low, high));
@@ -87,8 +88,8 @@ impl Spread {
     }
 }
 
-/// Returns the width of bins for numbers from `low` to `high`: a power of two that divides the range into bins, and
-/// that is not lost when it is added to numbers of this size.
+/// Returns the width of bins for numbers from `low` to `high`: a power of two. It divides the range into bins, and is
+/// not lost when it is added to numbers of this size.
 fn width_for(low: f64, high: f64) -> f64 {
     let least = low.abs().max(high.abs()) * f64::EPSILON * 4.0;
     let parts = 2.0 * LEAST_BINS;

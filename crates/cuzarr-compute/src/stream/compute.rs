@@ -160,7 +160,7 @@ impl Expr {
     }
 }
 
-/// Computes each of the regions, and writes it to its position in `result`.
+/// Computes each of the regions, and copies its elements to their position in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
     for_each_region(
         job,

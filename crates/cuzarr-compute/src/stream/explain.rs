@@ -20,7 +20,7 @@ pub struct ComputeExplanation {
     pub device: Device,
     /// Limit for the memory that the work takes besides its result, in bytes.
     pub memory_limit_bytes: u64,
-    /// The stages in order. Summaries come before the computations that use them.
+    /// The stages of the computation, in order. Summaries come before the computations that use them.
     pub stages: Vec<ComputeStage>,
 }
 
@@ -29,13 +29,14 @@ pub struct ComputeExplanation {
 pub struct ComputeStage {
     /// The expression that is computed, as text.
     pub computes: String,
-    /// The shape of the result.
+    /// The shape of the stage's result.
     pub shape: Vec<u64>,
-    /// The element type of the result.
+    /// The element type of the stage's result.
     pub dtype: String,
-    /// Number of operations on each element.
+    /// Number of operations that the stage does for each element.
     pub operations: usize,
-    /// The number of regions, and the shape of the first one. `None` for summaries, which choose their own regions.
+    /// The number of regions in which the stage is computed, and the shape of the first one. `None` for summaries,
+    /// which choose their own regions.
     pub regions: Option<(u64, Vec<u64>)>,
     /// The names of the arrays that are read, each with an explanation of reading everything that is needed of it.
     pub reads: Vec<(String, Explanation)>,

@@ -29,8 +29,8 @@ pub(crate) const REGIONS_SHARE: u64 = 3;
 /// (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
-/// Largest useful total size in bytes of regions that are read at a time: each is then as much as decoders take at a
-/// time.
+/// Largest useful total size in bytes of the regions that are read at a time. Each is then as much as decoders take at
+/// a time.
 const ENOUGH_SHORT_BYTES: u64 = 640 << 20;
 
 /// Ways to divide the memory limit if regions are read one after the other, by one pipeline. Each is a pair: the number
@@ -59,7 +59,7 @@ pub(crate) struct Job<'a> {
     beside: Option<Box<BesideRegion>>,
     /// Number of regions that are read before they are computed.
     ahead: usize,
-    /// Whether the caller writes results to a store. Writing needs memory that reads would take.
+    /// Whether the job's caller writes results to a store. Writing needs memory that reads would take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
@@ -90,7 +90,7 @@ pub(super) type Columns = HashMap<(Vec<u64>, Vec<u64>), Last>;
 pub(super) struct Last {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Totals of the elements before the region. `totals` also includes the region's own elements.
+    /// Sums or products of all elements before the region. `totals` also includes the region's own elements.
     pub(super) before: Option<NdBuffer>,
     pub(super) totals: Option<NdBuffer>,
 }
@@ -472,7 +472,7 @@ impl<'a> Job<'a> {
         self.inputs.iter().enumerate().map(count).sum()
     }
 
-    /// Returns the device that computes.
+    /// Returns the device on which the job computes.
     pub(super) fn device(&self) -> Device {
         self.options.device
     }
@@ -570,7 +570,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Returns the box around each group of regions; boxes are numbered in order.
+/// Returns, for each group of regions, the smallest box that contains them; boxes are numbered in order.
 pub(super) fn hulls(apart: &[Vec<Region>]) -> Vec<Region> {
     apart.iter().zip(0..).map(|(regions, number)| Region { number, ..hull_of(regions) }).collect()
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::small_number::SmallNumber;
 
-/// How arithmetic reads an element's bits.
+/// The kind of value that an element's bits stand for: a bool, an integer, a float, a complex number, or opaque bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DTypeKind {
     /// A bool: one byte, 0 or 1.
@@ -103,7 +103,7 @@ impl DType {
         self.small
     }
 
-    /// How arithmetic reads the bits.
+    /// The kind of value that an element's bits stand for.
     pub const fn kind(self) -> DTypeKind {
         self.kind
     }
@@ -113,8 +113,8 @@ impl DType {
         self.size_bytes as usize
     }
 
-    /// Number of bytes that a change of byte order reverses together. A complex number has two such units; each opaque
-    /// byte is its own unit.
+    /// Number of bytes that are reversed together when the byte order of an element changes. A complex number has two
+    /// such units; each opaque byte is its own unit.
     pub const fn swap_unit_bytes(self) -> usize {
         match (self.kind, self.small) {
             (_, Some(number)) => number.part_bytes(),

@@ -27,7 +27,7 @@ use crate::memory::lease::Access;
 /// The type has the size of `DTYPE`, no padding and no interior mutability. Bytes that [`HostElement::are_values`]
 /// accepts are values of the type, and so are zeros.
 pub unsafe trait HostElement: Copy + Send + Sync + 'static {
-    /// The element type of these values.
+    /// The element type of nd-buffers whose elements are values of this Rust type.
     const DTYPE: DType;
 
     /// Whether elements of `dtype` can be read in place as this type. `dtype` is then [`HostElement::DTYPE`], or a type
@@ -36,7 +36,7 @@ pub unsafe trait HostElement: Copy + Send + Sync + 'static {
         dtype == Self::DTYPE
     }
 
-    /// Whether these bytes are valid values of this type. Only `bool` can answer no.
+    /// Whether the bytes of packed elements are valid values of this Rust type. Only `bool` can answer no.
     fn are_values(_bytes: &[u8]) -> bool {
         true
     }
@@ -161,8 +161,9 @@ impl NdBuffer {
         NdBuffer::from_vec(unsafe { Vec::from_raw_parts(pointer.cast::<T>(), len, len) }, shape)
     }
 
-    /// Returns the elements in C order. A vector that came from [`NdBuffer::from_vec`] or [`NdBuffer::zeroed_vec`] is
-    /// given back without copying if this is the last nd-buffer that uses it.
+    /// Turns the nd-buffer into a host vector of its elements, in C order. A vector that came from
+    /// [`NdBuffer::from_vec`] or [`NdBuffer::zeroed_vec`] is given back without copying if this is the last nd-buffer
+    /// that uses it.
     ///
     /// # Errors
     /// Those of [`NdBuffer::host_slice`].
@@ -239,7 +240,7 @@ impl NdBuffer {
     }
 }
 
-/// Waits in `drop` until the owner of lent memory is dropped.
+/// A guard for lent memory: its `drop` waits until the last nd-buffer that uses the memory is dropped.
 struct Loan(Receiver<()>);
 
 impl Drop for Loan {

@@ -20,26 +20,24 @@ use crate::threads::{Threads, cores};
 pub enum Within {
     /// By number, rising.
     Rising,
-    /// By the element of each number. Numbers of the same element rise.
+    /// By the element that `numbering` gives each number. Numbers of the same element rise.
     ByElem,
-    /// By the element of each number; of numbers with the same element, only the last is kept.
+    /// By the element that `numbering` gives each number; of numbers with the same element, only the last is kept.
     LastOfElem,
 }
 
-/// Numbers sorted by group.
+/// The result of `grouped`: pairs of an element and a number, sorted by the groups of the numbers.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// For each number, a pair: its element, and the number itself as the index in the nd-buffer.
+    /// For each number, a pair: the element that `numbering` gave it, and the number as the index in the nd-buffer.
     pub list: List,
-    /// The position in `list` where each non-empty group begins, in rising order; behind them, the end of the last
-    /// group.
+    /// The position in `list` where each non-empty group begins, rising; the last entry is the end of the last group.
     pub starts: Vec<usize>,
 }
 
-/// How many numbers are passed to one call of `numbering`: few enough for their groups and elements to stay in the L1
-/// cache.
+/// Number of numbers that one call of `numbering` gets. Their groups and elements stay in the L1 cache.
 const BLOCK: usize = 4096;
-/// Fewest numbers per thread. A thread takes some ten microseconds to start.
+/// Least count of numbers for each thread that sorts. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
 /// Most threads that a sort uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
@@ -93,7 +91,7 @@ impl Number for u64 {
     }
 }
 
-/// The range of numbers that one thread sorts, with their groups and elements.
+/// The range of numbers that one thread sorts, with the group and the element of each number.
 struct GroupedPart<N> {
     first: usize,
     /// The group of each number; `elems` has the element of each.
@@ -121,14 +119,14 @@ impl<N: Number> GroupedPart<N> {
         Ok(part)
     }
 
-    /// Calls `put` for each number, with the number's group and its pair of element and number.
+    /// Calls `put(group, [element, number])` for each number of this thread's range.
     fn place(&self, mut put: impl FnMut(usize, [N; 2])) {
         let all = self.groups.iter().zip(&self.elems).enumerate();
         all.for_each(|(at, (&group, &elem))| put(group as usize, [elem, N::of((self.first + at) as u64)]));
     }
 }
 
-/// Pairs sorted by group, and the position where each group begins.
+/// Pairs of element and number, sorted by group, and the position in this list where each group begins.
 type Pairs<N> = (Vec<[N; 2]>, Vec<usize>);
 
 fn pairs<N: Number, E: Send>(
@@ -181,8 +179,8 @@ fn pairs<N: Number, E: Send>(
     Ok((pairs, starts))
 }
 
-/// Divides the memory of the pairs among the parts: each part gets one slice of each group. Within a group, the slices
-/// follow the order of the parts.
+/// Divides the memory of the sorted pairs among threads: each thread's part gets one slice of each group to fill.
+/// Within a group, the slices follow the order of the parts.
 fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize) -> Vec<Vec<IterMut<'a, [N; 2]>>> {
     let mut rooms: Vec<Vec<IterMut<'a, [N; 2]>>> = parts.iter().map(|_| Vec::with_capacity(groups)).collect();
     let mut rest = pairs;
@@ -196,7 +194,7 @@ fn rooms<'a, N>(pairs: &'a mut [[N; 2]], parts: &[GroupedPart<N>], groups: usize
     rooms
 }
 
-/// Neighbouring groups, and the memory of their pairs.
+/// Neighbouring groups for one thread to sort, and the memory of the pairs in these groups.
 type Share<'a, N> = (Range<usize>, &'a mut [[N; 2]]);
 
 /// Divides neighbouring groups among `count` threads, with about as many pairs for each.
@@ -215,7 +213,8 @@ fn shares<'a, N>(pairs: &'a mut [[N; 2]], starts: &[usize], count: usize) -> Vec
     shares
 }
 
-/// Keeps only the last pair of each element. Pairs of the same element must follow each other.
+/// Keeps, of all pairs with the same element in a group, only the last one. Pairs of the same element must follow each
+/// other.
 fn keep_last<N: Number>(pairs: &mut Vec<[N; 2]>, starts: &mut [usize]) {
     let mut kept = 0;
     for group in 0..starts.len() - 1 {
@@ -253,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The expected result, computed by a sort by comparison.
+    /// The result that `grouped` should give, computed by a sort by comparison.
     fn expected(count: usize, groups: u32, elems: u64, within: Within) -> (Vec<(usize, usize)>, Vec<usize>) {
         let (mut keys, mut values) = (vec![0; count], vec![0; count]);
         numbering(groups, elems)(0..count, &mut keys, &mut values).unwrap();

@@ -87,9 +87,9 @@ impl Layout {
         self.element_bytes
     }
 
-    /// Layout of the same bytes as elements of another size. Only the extent of the last dimension changes. `None` if
-    /// that dimension is not packed, if its bytes are no whole number of elements, or if a new element would not begin
-    /// at a multiple of `alignment_bytes`.
+    /// The layout of the same bytes, seen as elements of another size. Only the extent of the last dimension changes.
+    /// `None` if that dimension is not packed, if its bytes are no whole number of elements, or if a new element would
+    /// not begin at a multiple of `alignment_bytes`.
     pub fn with_element_bytes(&self, element_bytes: usize, alignment_bytes: usize) -> Option<Layout> {
         let mut layout = Layout { element_bytes, ..self.clone() };
         let (extent, stride) = (layout.shape.last_mut()?, layout.strides.last_mut()?);
@@ -237,7 +237,8 @@ impl Layout {
         })
     }
 
-    /// The layout at position `index` of dimension `axis`. The result does not have that dimension.
+    /// The layout of the elements whose index along dimension `axis` is `index`. The result does not have that
+    /// dimension.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such dimension or position.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     entries: Entries,
-    /// If set, the list's indices are known to be distinct and below this number.
+    /// If set, all indices in the nd-buffer are known to be distinct and below this number.
     distinct_below: Option<usize>,
 }
 
@@ -25,12 +25,12 @@ pub(super) enum Entries {
     Wide(Vec<[u64; 2]>),
 }
 
-/// A part of a list: pairs of an element's number in its packed chunk and its index in the nd-buffer.
+/// Some or all pairs of an index list: an element's number in its packed chunk, and its index in the nd-buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum ListPart<'a> {
-    /// Entries whose numbers all fit 4 bytes.
+    /// Pairs of 4 bytes for each number, if all numbers of the list fit.
     Narrow(&'a [[u32; 2]]),
-    /// Entries of which some numbers need 8 bytes.
+    /// Pairs of 8 bytes for each number, if some number of the list needs them.
     Wide(&'a [[u64; 2]]),
 }
 
@@ -45,12 +45,12 @@ impl List {
         List { entries, distinct_below: None }
     }
 
-    /// Makes a list whose indices are known to be distinct and below `end`.
+    /// Makes an index list whose indices in the nd-buffer are known to be distinct and below `end`.
     pub(super) fn of_distinct(entries: Entries, end: usize) -> List {
         List { entries, distinct_below: Some(end) }
     }
 
-    /// All entries of the list.
+    /// All pairs of this index list.
     pub fn all(&self) -> ListPart<'_> {
         match &self.entries {
             Entries::Narrow(pairs) => ListPart::Narrow(pairs),
@@ -73,7 +73,7 @@ impl List {
         List { distinct_below: distinct.then_some(end), ..List::new(pairs.collect()) }
     }
 
-    /// Whether the list's indices are distinct and below `extent`.
+    /// Whether the list's indices in the nd-buffer are distinct and below `extent`.
     fn is_distinct(&self, extent: usize) -> bool {
         if self.distinct_below.is_some_and(|end| end <= extent) {
             return true;
@@ -85,7 +85,7 @@ impl List {
 }
 
 impl<'a> ListPart<'a> {
-    /// The number of entries.
+    /// The number of pairs in this part of an index list.
     pub fn len(&self) -> usize {
         match self {
             ListPart::Narrow(pairs) => pairs.len(),
@@ -93,12 +93,12 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// Whether there are no entries.
+    /// Whether this part of an index list has no pairs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns an entry: the number of the element in its packed chunk, and its index in the nd-buffer.
+    /// Returns the pair at position `at`: the element's number in its packed chunk, and its index in the nd-buffer.
     #[inline]
     pub fn get(&self, at: usize) -> (usize, usize) {
         match self {
@@ -107,7 +107,7 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// The entries `start..start + extent` of this part of a list.
+    /// The pairs `start..start + extent` of this part of an index list.
     pub fn part(self, start: usize, extent: usize) -> ListPart<'a> {
         match self {
             ListPart::Narrow(pairs) => ListPart::Narrow(&pairs[start..start + extent]),
@@ -115,7 +115,7 @@ impl<'a> ListPart<'a> {
         }
     }
 
-    /// The smallest and the largest element number in packed chunks; `None` if there are no entries.
+    /// The smallest and the largest element number in packed chunks; `None` if there are no pairs.
     pub(crate) fn packed_reach(&self) -> Option<(usize, usize)> {
         let reach = |elem: (u64, u64), next: u64| (elem.0.min(next), elem.1.max(next));
         let (least, most) = match self {
@@ -135,7 +135,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Makes lists for nd-buffers of shape `array`.
+    /// Makes the index lists of a selection, one entry for each dimension, for nd-buffers of shape `array`.
     ///
     /// # Errors
     /// `InvalidArgument` when the number of dimensions differs, or a list has an index outside the nd-buffer or the

@@ -189,7 +189,7 @@ impl NdBuffer {
         Footprint::strided(self.shape(), self.strides(), start, self.dtype.size_bytes())
     }
 
-    /// Leases the bytes of all elements, so that conflicting accesses are refused.
+    /// Records that all elements are being read or written; conflicting accesses are refused while the result lives.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.buffer.lease_of(self.footprint(), access)
     }
@@ -258,7 +258,7 @@ impl NdBuffer {
         Ok(self.with_layout(self.layout.region(start, extent, step)?))
     }
 
-    /// A view at position `index` of dimension `axis`. The view does not have that dimension.
+    /// A view of the elements whose index along dimension `axis` is `index`. The view does not have that dimension.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such position.

@@ -1,6 +1,6 @@
-//! Formats of numbers that devices move but do not compute with: integers of less than 8 bits, floats of at most 8
-//! bits, and complex numbers whose parts are floats of at most 16 bits.
-//! A number of less than 8 bits takes the low bits of a byte. The higher bits have no meaning.
+//! Formats of numbers that devices move but do not compute with. They are integers of less than 8 bits, floats of at
+//! most 8 bits, and complex numbers whose parts are floats of at most 16 bits. A number of less than 8 bits takes the
+//! low bits of a byte. The higher bits have no meaning.
 
 use std::fmt;
 
@@ -93,17 +93,17 @@ impl SmallNumber {
         FORMATS[self as usize].1
     }
 
-    /// Number of parts of a number: 2 for complex numbers, otherwise 1.
+    /// Number of parts of a number: 2 for complex numbers (real and imaginary), otherwise 1.
     pub const fn parts(self) -> usize {
         if self as usize >= ComplexFloat16 as usize { 2 } else { 1 }
     }
 
-    /// Number of bits of one part that have a meaning.
+    /// Number of bits that have a meaning, in one part (real or imaginary) of a number.
     pub const fn part_bits(self) -> u32 {
         FORMATS[self as usize].2
     }
 
-    /// Size of one part in bytes.
+    /// Size in bytes of one part (real or imaginary) of a number.
     pub const fn part_bytes(self) -> usize {
         self.part_bits().div_ceil(8) as usize
     }

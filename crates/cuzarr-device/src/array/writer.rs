@@ -14,8 +14,8 @@ use crate::array::ndbuffer::NdBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::lease::{Access, Lease};
 
-/// The right to read the elements of an nd-buffer in host memory. Clones share it. While it lives, writing these
-/// elements is refused.
+/// Lets several threads read the elements of an nd-buffer in host memory at the same time. While it or a clone of it
+/// lives, writing these elements is refused.
 #[derive(Clone)]
 pub struct Reader(Arc<Held>);
 
@@ -38,12 +38,12 @@ impl Reader {
         Ok(Reader(Arc::new(Held { array: array.clone(), lease: Arc::new(array.lease(Access::Read)?) })))
     }
 
-    /// The nd-buffer whose elements this value may read.
+    /// The nd-buffer whose elements this reader may read.
     pub fn array(&self) -> &NdBuffer {
         &self.0.array
     }
 
-    /// Returns the right to read a box of the elements. Takes no lock.
+    /// Returns a reader for a box of the elements only. Takes no lock.
     ///
     /// # Errors
     /// `InvalidArgument` when the box does not lie inside.
@@ -54,7 +54,8 @@ impl Reader {
 }
 
 impl NdBuffer {
-    /// Returns the right to read the elements, for many threads. The elements must be in host memory.
+    /// Returns a reader, which lets many threads read the elements at the same time. The elements must be in host
+    /// memory.
     ///
     /// # Errors
     /// `MemorySpace` when the elements are elsewhere; `InvalidArgument` while they are being written.
@@ -62,7 +63,8 @@ impl NdBuffer {
         Reader::new(self)
     }
 
-    /// Returns the right to write the elements, in parts by many threads. The elements must be in host memory.
+    /// Returns a writer, which lends separate boxes of the elements to threads that write them. The elements must be in
+    /// host memory.
     ///
     /// # Errors
     /// `MemorySpace` when the elements are elsewhere; `InvalidArgument` when they are read-only, in use, or overlap.
@@ -114,8 +116,8 @@ impl ElementBox {
     }
 }
 
-/// The right to write the elements of an nd-buffer in host memory. No other code reads or writes them while the writer
-/// or a part that it lent lives.
+/// Lets several threads write the elements of an nd-buffer in host memory, each in boxes of its own. No other code
+/// reads or writes them while the writer or a part that it lent lives.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order};
@@ -137,23 +139,23 @@ impl ElementBox {
 /// ```
 pub struct Writer {
     grant: Arc<Grant>,
-    /// The boxes that were lent and may still be in use.
+    /// Boxes that earlier calls of `lend` gave to threads, and that may still be in use.
     lent: Vec<Weak<Parts>>,
 }
 
-/// The lease that a writer shares with the parts that threads hold. It ends when the writer and all parts that threads
-/// hold are gone. A [`Lent`] may outlive it, but then gives no parts.
+/// The lease of an nd-buffer that a writer shares with the parts that threads hold. It ends when the writer and all
+/// parts that threads hold are gone. A [`Lent`] may outlive it, but then gives no parts.
 struct Grant {
     array: NdBuffer,
     /// Index lists, if boxes count positions in them instead of indices of the nd-buffer.
     lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
-    /// Number of users: the writer, and each part that a thread holds.
+    /// Number of users of the lease: the writer, and each part that a thread holds.
     users: AtomicUsize,
 }
 
 impl Grant {
-    /// Counts one more user and returns true, or returns false if the lease has ended.
+    /// Counts one more user of the lease and returns true, or returns false if the lease has ended.
     fn enter(&self) -> bool {
         let more = |users: usize| (users > 0).then_some(users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
@@ -173,14 +175,15 @@ impl Drop for Writer {
     }
 }
 
-/// Boxes that a [`Writer`] lent together: a list of boxes for each part. Clones share the same parts.
+/// Boxes of elements that one call of a [`Writer`] lent to threads: a list of boxes for each part. Clones share the
+/// same parts.
 #[derive(Clone)]
 pub struct Lent(Arc<Parts>);
 
 struct Parts {
     grant: Arc<Grant>,
     boxes: Vec<Vec<ElementBox>>,
-    /// For each part, whether a thread holds it now.
+    /// For each part (a list of boxes), whether a thread holds it now.
     taken: Vec<AtomicBool>,
 }
 
@@ -256,7 +259,7 @@ fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&Ele
 }
 
 impl Lent {
-    /// Takes part `number`, for the thread that writes its boxes.
+    /// Takes the boxes of part `number` for the calling thread, which alone may then write there.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such part, another thread holds it, or the writer has ended.
@@ -275,7 +278,7 @@ impl Lent {
     }
 }
 
-/// A part of a writer: boxes of an nd-buffer in host memory, for one thread to write.
+/// Boxes of an nd-buffer in host memory that one thread may write, lent by a `Writer`.
 pub struct Part {
     parts: Arc<Parts>,
     number: usize,
@@ -305,8 +308,8 @@ impl Part {
         }
     }
 
-    /// Returns the bytes of the part's only box, for writing. They must be exactly the bytes `range` of the nd-buffer's
-    /// memory.
+    /// Returns the memory of the part's only box as bytes that the thread can write. They must be exactly the bytes
+    /// `range` of the nd-buffer's memory.
     ///
     /// # Errors
     /// `InvalidArgument` when the part has several boxes, gaps, or other bytes.
@@ -340,7 +343,7 @@ impl Drop for Part {
     }
 }
 
-/// The bytes of a part, for one thread to write.
+/// The memory of one box of an nd-buffer, as bytes that one thread may write.
 pub struct PartBytes {
     address: usize,
     len: usize,

@@ -1,4 +1,5 @@
-//! The interface to a device: some forty calls. The CUDA driver implements them, and so does `simt` in tests.
+//! The trait by which this crate calls each kind of device: some forty methods. The CUDA driver implements them, and so
+//! does `simt` in tests.
 
 use std::ffi::{c_int, c_void};
 
@@ -51,7 +52,8 @@ pub(crate) struct Peer {
     pub(crate) context: usize,
 }
 
-/// The operations on one device that the rest of the crate uses. Every call may come from any thread.
+/// The calls to one device that the rest of the crate uses, for memory, copies, streams, events and kernels. Every call
+/// may come from any thread.
 ///
 /// # Safety
 /// The `unsafe` calls trust their addresses, sizes and handles. Memory must stay valid until the stream has passed the
@@ -62,22 +64,22 @@ pub(crate) trait Backend: Send + Sync {
     /// Number of bytes that the device's pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, but from the pool of memory in flight, which never takes more from the system than the limit of
-    /// the last `bound`. `None` if there is no such pool.
+    /// Like `allocate`, but from the pool for memory in flight, whose size the last call of `bound` limited. `None` if
+    /// there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
     /// Allocates memory outside the pools, directly from the system. Every stream may use it immediately.
     fn allocate_apart(&self, size_bytes: usize) -> Result<usize>;
-    /// Frees memory of `allocate_apart`. May wait for the device.
+    /// Frees memory that `allocate_apart` returned. May wait for the device.
     unsafe fn free_apart(&self, address: usize, size_bytes: usize) -> Result<()>;
     /// Overwrites memory that is not used yet, so that tests notice reads of bytes that were never written.
     unsafe fn spoil(&self, _address: usize, _size_bytes: usize) {}
-    /// Switches to a pool for memory in flight that holds at most `limit_bytes`; 0 switches to no such pool. Memory
-    /// from the previous pool stays valid.
+    /// Makes `allocate_bounded` use a pool of at most `limit_bytes` from now on, or no pool if that is 0. Memory from
+    /// the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
     /// Gives unused memory of the pool for memory in flight back to the system. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
-    /// Gives unused memory of the results' pool back to the system, until the pool holds at most `size_bytes` if
+    /// Gives unused memory of the pool for results back to the system, until that pool holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
@@ -102,7 +104,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// The handles that name this device in calls of other devices; `None` if there can be no other device of its kind.
+    /// The driver's handles of this device, for copies to and from other GPUs; `None` for kinds of devices of which
+    /// there is only one.
     fn peer(&self) -> Option<Peer> {
         None
     }

@@ -1,4 +1,4 @@
-//! Where machine code comes from: the package, the cache on disk, or the compiler.
+//! Finds the machine code of kernels: in the package, in the cache on disk, or by compiling them.
 //!
 //! A cubin's key is the SHA-256 of a format number, the flags, the source and every header that it includes. Shipped
 //! cubins are named `<source>-<key>.sm_<arch>.cubin`. Their own hashes are listed in `MANIFEST.sha256`, in the format

@@ -16,7 +16,7 @@ use crate::lock::lock;
 
 /// The environment variable that names the cuBLAS library to use, instead of searching for one.
 pub(crate) const LIBRARY_VARIABLE: &str = "CUZARR_CUBLAS_LIBRARY";
-/// The file names under which cuBLAS is searched for.
+/// The library file names under which cuBLAS is searched for, newest version first.
 pub(crate) const LIBRARY_NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
 
 const HINT: &str = "install cuBLAS (pip install nvidia-cublas, or nvidia-cublas-cu12 for CUDA 12), or set CUDA_HOME";
@@ -46,7 +46,7 @@ pub(crate) enum Elements {
 }
 
 impl Elements {
-    /// `cudaDataType_t`
+    /// The number of this element type in cuBLAS's `cudaDataType_t`.
     fn data_type(self) -> c_int {
         match self {
             Elements::Float32 => 0,
@@ -62,14 +62,14 @@ impl Elements {
         matches!(self, Elements::Float64 | Elements::Complex128)
     }
 
-    /// `cublasComputeType_t`: whether sums have single or double precision.
+    /// The number in `cublasComputeType_t` that says whether sums have single or double precision.
     fn compute_type(self) -> c_int {
         if self.is_double() { 70 } else { 68 }
     }
 }
 
-/// The matrices of a batch: the address of the first matrix, and the distances in elements between rows (between
-/// columns if transposed) and between matrices.
+/// How a batch of matrices lies in memory: the address of the first matrix, and distances in elements. The distances
+/// are those between rows (between columns if transposed) and between matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     pub(crate) address: usize,
@@ -79,7 +79,8 @@ pub(crate) struct Matrices {
     pub(crate) is_transposed: bool,
 }
 
-/// A batch of matrix products. The elements of a matrix lie row by row.
+/// A batch of matrix products for cuBLAS to compute: factors, sizes, and the address of the results. The elements of a
+/// matrix lie row by row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Products {
     pub(crate) elements: Elements,
@@ -90,7 +91,7 @@ pub(crate) struct Products {
     pub(crate) batch: c_int,
     pub(crate) first: Matrices,
     pub(crate) second: Matrices,
-    /// The address of the packed results.
+    /// The device address to which the packed result matrices are written.
     pub(crate) result: usize,
 }
 
@@ -190,6 +191,8 @@ impl Cublas {
         result
     }
 
+    /// Makes the device's cuBLAS handle if there is none yet, and submits a batch of matrix products with it.
+    ///
     /// # Safety
     /// The conditions of [`Cublas::multiply`], and the device's context is current on this thread.
     unsafe fn multiply_here(&self, handle: &mut usize, products: &Products) -> Result<()> {

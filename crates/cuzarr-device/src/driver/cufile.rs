@@ -30,7 +30,7 @@ struct CufileStatus {
     cuda: c_int,
 }
 
-/// `CUfileDescr_t`.
+/// `CUfileDescr_t`: the file to register, as cuFile wants it described.
 #[repr(C)]
 struct Description {
     kind: c_int,

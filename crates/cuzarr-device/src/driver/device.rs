@@ -1,4 +1,4 @@
-//! Methods of [`Device`] that ask the driver.
+//! Methods of [`Device`] that ask the driver, for example how much memory is free.
 
 use crate::device::Device;
 use crate::driver::context::Context;

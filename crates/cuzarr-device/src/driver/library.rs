@@ -1,4 +1,4 @@
-//! Finds optional libraries at run time: the driver, NVRTC, cuFile and others.
+//! Finds and opens optional libraries at run time: the CUDA driver, NVRTC, cuFile and others.
 //!
 //! Nothing here initialises CUDA. A library is searched for in this order: the environment variable that names it, the
 //! folders of [`set_library_search_paths`] (the Python package passes `site-packages/nvidia/*/lib`), `CUDA_HOME` and

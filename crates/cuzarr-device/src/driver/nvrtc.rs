@@ -52,7 +52,7 @@ pub(crate) struct Job<'a> {
     pub(crate) name_expression: Option<&'a str>,
 }
 
-/// The result of a compilation.
+/// The machine code that NVRTC compiled from a CUDA C++ text.
 pub(crate) struct Compiled {
     pub(crate) cubin: Vec<u8>,
     /// The name in machine code of the kernel that `name_expression` named, if there was one.

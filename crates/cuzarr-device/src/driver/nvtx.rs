@@ -62,14 +62,14 @@ fn tables() -> &'static NvtxTables {
     })
 }
 
-/// `NvtxExportTableCallbacks`
+/// `NvtxExportTableCallbacks`: the function by which a profiler asks for the tables of `NvtxTables`.
 #[repr(C)]
 struct Callbacks {
     size_bytes: usize,
     table_of_module: unsafe extern "C" fn(c_int, *mut *const *const AtomicPtr<c_void>, *mut c_uint) -> c_int,
 }
 
-/// `NvtxExportTableVersionInfo`
+/// `NvtxExportTableVersionInfo`: tells a profiler which version of NVTX this process speaks.
 #[repr(C)]
 struct VersionInfo {
     size_bytes: usize,
@@ -86,6 +86,8 @@ const VERSION: u32 = 3;
 
 extern "C" fn ignore_version(_version: u32) {}
 
+/// Gives a profiler one NVTX module's function table and its number of entries; returns 0 for unknown modules.
+///
 /// # Safety
 /// The two places may be written, or are null.
 unsafe extern "C" fn table_of_module(
@@ -121,7 +123,7 @@ type Pop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Start = unsafe extern "C" fn(*mut c_void, *const Attributes) -> u64;
 type End = unsafe extern "C" fn(*mut c_void, u64);
 
-/// `nvtxEventAttributes_v2`
+/// `nvtxEventAttributes_v2`: the name of a range and a number, its size in bytes, as a profiler reads them.
 #[repr(C)]
 struct Attributes {
     version: u16,

@@ -312,9 +312,9 @@ impl Backend for SimtBackend {
         Ok(())
     }
 
-    /// Loads kernels that were compiled at run time. Kernels of the library need no loading. A text that [`compile`]
-    /// compiled is a library of its own: `cubin` then holds the library's path, and the file is deleted once it is
-    /// loaded.
+    /// Loads a library of kernels that were compiled for the CPU at run time. Kernels of the library need no loading. A
+    /// text that [`compile`] compiled is a library of its own: `cubin` then holds the library's path, and the file is
+    /// deleted once it is loaded.
     fn load_module(&self, cubin: &[u8]) -> Result<usize> {
         if let Some(path) = cubin.strip_prefix(COMPILED).and_then(|path| std::str::from_utf8(path).ok()) {
             let opened = library::open_at(path);

@@ -9,7 +9,8 @@ use crate::memory::buffer::Buffer;
 use crate::memory::lease::Owner;
 use crate::memory::pool;
 
-/// The fields of both interfaces' dictionaries. The Python crate converts between this structure and a dictionary.
+/// The fields of a dictionary `__array_interface__` or `__cuda_array_interface__`, as plain data. The Python crate
+/// converts between this structure and a dictionary.
 ///
 /// ```
 /// use cuzarr_device::{DType, Device, NdBuffer, Order, dlpack::ArrayInterface};
@@ -56,8 +57,8 @@ impl ArrayInterface {
         })
     }
 
-    /// Wraps the described memory as an nd-buffer. Does not wait for `stream`: the caller must order its own stream
-    /// after it.
+    /// Wraps the memory that this dictionary describes as an nd-buffer, without copying. Does not wait for `stream`:
+    /// the caller must order its own stream after it.
     ///
     /// `device` is the CPU for `__array_interface__`. The CUDA interface does not name its device; pass the GPU that
     /// the driver gives for the address.
@@ -82,7 +83,8 @@ impl ArrayInterface {
     }
 }
 
-/// Wraps another library's strided memory. The first element is at address `first`; other elements may lie before it.
+/// Wraps another library's strided memory as an nd-buffer, without copying. The first element is at address `first`;
+/// other elements may lie before it.
 ///
 /// # Errors
 /// `InvalidArgument` when shape and strides make no sense, and for elements on a GPU that are not aligned.

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::error::{Error, Result};
 
-/// Refuses arguments whose number or sizes differ from the kernel's parameters, if the driver knows these.
+/// Refuses arguments whose number or sizes differ from the kernel's parameters, if the driver can tell the parameters.
 pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[usize]) -> Result<()> {
     let Some(expected) = expected else { return Ok(()) };
     if expected.len() != got.len() {
@@ -21,14 +21,14 @@ pub(crate) fn check_arguments(kernel: &str, expected: Option<&[usize]>, got: &[u
 
 /// The arguments of a kernel: a tuple of plain values (`repr(C)` structs, integers, floats, addresses as `usize`).
 pub trait Arguments {
-    /// The address of each argument.
+    /// The host address at which each argument's value lies.
     fn pointers(&mut self) -> Vec<*mut c_void>;
 
     /// The size of each argument in bytes.
     fn sizes(&self) -> Vec<usize>;
 }
 
-/// Arguments whose types are known only at run time. Each value is given as its bytes.
+/// Kernel arguments whose types are known only at run time. Each value is given as its bytes.
 impl Arguments for Vec<Vec<u8>> {
     fn pointers(&mut self) -> Vec<*mut c_void> {
         self.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()

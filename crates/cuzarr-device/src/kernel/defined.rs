@@ -1,5 +1,5 @@
-//! Numbers that kernels and the host share. They are written only in the kernels' text, and read from there at compile
-//! time.
+//! Reads numbers that kernels and the host share, such as table sizes, from the kernels' CUDA text. They are written
+//! only in the kernels' text, and read from there at compile time.
 
 /// Returns the number that a kernel's text defines as `name`, so that host code need not repeat it:
 /// `const SPANS: u32 = defined(include_str!("find.cu"), "SPANS");`.

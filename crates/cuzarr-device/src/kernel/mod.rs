@@ -36,7 +36,7 @@ pub use defined::{defined, stated_size};
 /// Number of threads in a warp.
 pub const WARP: u32 = defined(include_str!("../../kernels/include/cuzarr/kernel.cuh"), "CUZARR_WARP");
 
-/// Loaded kernels of each device.
+/// The kernels of `.cu` files that are loaded on each device.
 static KERNELS: PerDevice<Kernels> = PerDevice::new();
 
 #[derive(Default)]
@@ -151,7 +151,8 @@ impl Kernel {
         Ok(self)
     }
 
-    /// Submits a launch on `stream`. `buffers` must list all device memory that the arguments point into.
+    /// Submits a launch of this kernel on `stream`, with `blocks` blocks of `threads` threads. `buffers` must list all
+    /// device memory that the arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, and for arguments whose number or sizes are not those of the parameters;

@@ -178,8 +178,9 @@ impl Module {
         self.0.context.device
     }
 
-    /// Returns the kernel `name`: the name of an `extern "C"` kernel, the C++ name of another kernel, or an instance of
-    /// a template (`scale<float>`). In the last two cases, the first call for a name compiles the text again.
+    /// Returns the kernel called `name` in the module. That is the name of an `extern "C"` kernel, the C++ name of
+    /// another kernel, or an instance of a template (`scale<float>`). In the last two cases, the first call for a name
+    /// compiles the text again.
     ///
     /// # Errors
     /// `InvalidArgument` when the text has no such kernel.
@@ -258,7 +259,8 @@ impl Function {
         self.info.parameter_bytes.as_deref()
     }
 
-    /// Submits a launch on `stream`. `buffers` must list all device memory of this crate that the arguments point into.
+    /// Submits a launch of this kernel on `stream`. `buffers` must list all device memory of this crate that the
+    /// arguments point into.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty grid, for a block of too many threads, and for arguments whose number or sizes

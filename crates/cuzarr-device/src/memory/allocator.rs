@@ -94,7 +94,7 @@ impl DeviceAllocator for Pool {
     }
 }
 
-/// The allocator that was chosen for the memory of results. `None` means our own pool.
+/// The allocator that the program chose for arrays that reads and computations return. `None` means our own pool.
 static RESULTS: RwLock<Option<Arc<dyn DeviceAllocator>>> = RwLock::new(None);
 
 /// Sets the pool that memory for results comes from, so that two libraries' pools do not compete for one GPU. `None`
@@ -103,8 +103,8 @@ pub fn set_allocator(allocator: Option<Arc<dyn DeviceAllocator>>) {
     *RESULTS.write().unwrap_or_else(PoisonError::into_inner) = allocator;
 }
 
-/// Allocates memory for a result on `device`, from the pool that [`set_allocator`] chose. Every stream may use it
-/// immediately.
+/// Allocates device memory for an array that a read or a computation returns, from the pool that [`set_allocator`]
+/// chose. Every stream may use it immediately.
 ///
 /// # Errors
 /// `DeviceUnavailable` when the device cannot be used; `OutOfMemory`, after the pool was trimmed and tried again.

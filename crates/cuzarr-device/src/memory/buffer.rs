@@ -89,12 +89,12 @@ impl Buffer {
         self.offset_bytes
     }
 
-    /// Leases all bytes of this buffer, so that conflicting accesses are refused.
+    /// Records that all bytes are being read or written; conflicting accesses are refused while the result lives.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.lease_of(self.footprint(), access)
     }
 
-    /// Leases the bytes `footprints` of the memory block that this buffer is a view of.
+    /// Records that the bytes `footprints` of the memory block that this buffer views are being read or written.
     ///
     /// # Errors
     /// `InvalidArgument` when another use of the bytes conflicts, and for writing read-only memory.
@@ -105,7 +105,7 @@ impl Buffer {
         Lease::take(&self.allocation, footprints, access)
     }
 
-    /// Leases the bytes for one copy from `from` in `src` to `to` in `dst`. The two may overlap.
+    /// Records that one copy reads the bytes `from` of `src` and writes the bytes `to` of `dst`. The two may overlap.
     ///
     /// # Errors
     /// Those of [`Buffer::lease_of`].
@@ -119,13 +119,13 @@ impl Buffer {
         Lease::for_copy(&src.allocation, from, &dst.allocation, to)
     }
 
-    /// Whether no lease on the memory block is held at the moment.
+    /// Whether nothing is recorded as reading or writing the buffer's memory block at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.allocation.is_free()
     }
 
-    /// A view of `size_bytes` bytes that begins at the same byte; `None` if the memory block ends before.
+    /// A view of `size_bytes` bytes that begins where this buffer begins; `None` if the memory block ends before.
     pub(crate) fn extended_to(&self, size_bytes: usize) -> Option<Buffer> {
         let fits = self.offset_bytes.checked_add(size_bytes).is_some_and(|end| end <= self.allocation.size_bytes);
         fits.then(|| Buffer { size_bytes, ..self.clone() })

@@ -104,7 +104,8 @@ impl Footprint {
     }
 }
 
-/// A term of the sum that says whether footprints overlap: `stride` times a whole number in `low..=high`.
+/// A term of the sum by which `Footprint::overlaps` looks for a common byte: `stride` times a whole number in
+/// `low..=high`.
 struct Term {
     stride: i128,
     low: i128,

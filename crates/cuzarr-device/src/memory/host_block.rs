@@ -22,7 +22,7 @@ const MAPPED_BYTES: usize = 4 << 20;
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The owner of a block of host memory.
+/// Owns a block of host memory, and frees it when it is dropped.
 pub(crate) struct HostMemory {
     pointer: NonNull<u8>,
     source: Source,
@@ -83,7 +83,7 @@ impl HostMemory {
         }
     }
 
-    /// The address of the first byte of the memory.
+    /// The address of the block's first byte.
     pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }

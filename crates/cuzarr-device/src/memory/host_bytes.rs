@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::memory::lease::Lease;
 
-/// Bytes of host memory for reading. While the value lives, writing the bytes is refused.
+/// Borrowed bytes of host memory, for reading. While the value lives, writing the bytes is refused.
 pub struct HostBytes<'a> {
     bytes: &'a [u8],
     _lease: Lease,
@@ -50,7 +50,7 @@ impl fmt::Debug for HostBytes<'_> {
     }
 }
 
-/// Elements of host memory for reading. While the value lives, writing the elements is refused.
+/// Borrowed elements of host memory, for reading. While the value lives, writing the elements is refused.
 pub struct HostSlice<'a, T> {
     elements: &'a [T],
     _lease: Lease,
@@ -112,6 +112,8 @@ pub struct HostBytesMut {
 }
 
 impl HostBytesMut {
+    /// Gives one owner exclusive access to bytes of host memory, until the value is dropped.
+    ///
     /// # Safety
     /// `address` points to `len` initialised bytes of host memory. `lease` allows writing them and keeps them alive. No
     /// other value is made from `lease` for these bytes.

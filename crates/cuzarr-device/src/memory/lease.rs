@@ -34,12 +34,12 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// Makes a block that shares no byte with other blocks.
+    /// Makes the record of a memory block that shares no byte with other blocks.
     pub(crate) fn new(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfBlock(Mutex::default()) }
     }
 
-    /// Makes a block of memory that belongs to another library. Other blocks may share its bytes.
+    /// Makes the record of a memory block that belongs to another library. Other blocks may share its bytes.
     pub(crate) fn foreign(device: Device, address: usize, size_bytes: usize, owner: Owner) -> Allocation {
         Allocation { device, address, size_bytes, owner, leases: Leases::OfProcess }
     }
@@ -52,7 +52,7 @@ impl Allocation {
         }
     }
 
-    /// Position of the block's first byte as the footprints in its table count it: 0, or an address for foreign memory.
+    /// The block's first byte, as its table of leases counts bytes: 0, or the address for memory of other libraries.
     fn base(&self) -> usize {
         match &self.leases {
             Leases::OfBlock(_) => 0,
@@ -60,29 +60,29 @@ impl Allocation {
         }
     }
 
-    /// Whether two blocks may share bytes.
+    /// Whether two memory blocks may share bytes: they are the same block, or both belong to other libraries.
     fn shares_table_with(&self, other: &Allocation) -> bool {
         let is_foreign = |block: &Allocation| matches!(block.leases, Leases::OfProcess);
         std::ptr::eq(self, other) || (is_foreign(self) && is_foreign(other))
     }
 
-    /// Whether nothing reads or writes the memory at the moment.
+    /// Whether no lease says that the memory block is being read or written at the moment.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.table().live.is_empty()
     }
 }
 
-/// The kind of access that a lease allows.
+/// The kind of access to memory that a lease allows: reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// Where the leases on a block's bytes are recorded.
+/// Where the record is kept of which bytes of a memory block are being read or written.
 enum Leases {
-    /// In a table for this block alone. Footprints are offsets in the block.
+    /// In a table of leases for this memory block alone. Footprints are offsets in the block.
     OfBlock(Mutex<Table>),
     /// In [`FOREIGN`], the process's one table for memory of other libraries. Footprints are addresses.
     OfProcess,
@@ -92,7 +92,8 @@ enum Leases {
 /// threads do not exist there.
 static FOREIGN: PerProcess<Mutex<Table>> = PerProcess::new();
 
-/// The number that identifies the next lease. Unique in a process; a forked child continues its parent's numbers.
+/// The number by which lease tables will identify the next lease. Unique in a process; a forked child continues its
+/// parent's numbers.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Default)]
@@ -143,7 +144,7 @@ impl Table {
     }
 }
 
-/// The right to read or write bytes of a block, until it is dropped.
+/// Keeps bytes of a memory block reserved for reading or writing; other accesses that conflict are refused meanwhile.
 pub(crate) struct Lease {
     /// The leased block, which is kept alive, and the number of the lease in the block's table. `None` if no lease is
     /// needed: for no bytes, and for GPU memory.
@@ -151,7 +152,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Leases the bytes `footprints` of a block. Footprints of one lease may overlap, since they have one user.
+    /// Reserves the bytes `footprints` of a memory block for reading or writing, until the lease is dropped. Footprints
+    /// of one lease may overlap, since they have one user.
     ///
     /// # Errors
     /// `InvalidArgument` when another use of the bytes conflicts.
@@ -172,8 +174,8 @@ impl Lease {
         Ok(Lease { held: Some((Arc::clone(block), number)) })
     }
 
-    /// Leases the bytes that one copy reads in `src` and those that it writes in `dst`. Source and target may overlap,
-    /// since the copy reads and writes through pointers.
+    /// Reserves, for one copy, the bytes that it reads in `src` and the bytes that it writes in `dst`. Source and
+    /// target may overlap, since the copy reads and writes through pointers.
     ///
     /// # Errors
     /// Those of [`Lease::take`].

@@ -14,7 +14,7 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// Pinned bytes that are allowed beyond the limit of work in flight, for the tables that kernels read.
+/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit of work in flight.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
 /// One device's cache of unused blocks of pinned host memory.
@@ -40,7 +40,7 @@ static HOST: PinnedCache = PinnedCache {
     cached: Mutex::new(Cached { free: Vec::new(), held_bytes: 0, keep_bytes: 0 }),
     limit_bytes: AtomicU64::new(0),
 };
-/// The caches of pinned blocks for all other devices.
+/// The caches of pinned memory blocks, one for each device except `cpu`.
 static PINNED: PerDevice<PinnedCache> = PerDevice::new();
 
 impl PinnedCache {
@@ -49,7 +49,7 @@ impl PinnedCache {
         context.map_or(&HOST, |context| PINNED.of(context))
     }
 
-    /// Sets how many bytes work in flight may pin from now on.
+    /// Sets how many bytes of host memory work in flight may pin from now on.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
@@ -59,7 +59,7 @@ impl PinnedCache {
         self.shrink_to(context, self.allowed_bytes())
     }
 
-    /// Most bytes that may be held: the limit, and [`TABLES_BYTES`].
+    /// Most bytes of pinned memory that may be held: the limit, and [`TABLES_BYTES`].
     fn allowed_bytes(&self) -> u64 {
         match self.limit_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,
@@ -105,8 +105,8 @@ impl PinnedCache {
         Ok(block)
     }
 
-    /// Keeps a block in the cache for later users. Frees it instead if the unused blocks would exceed the largest
-    /// ring's limit. `keep_bytes` is the limit of this block's ring.
+    /// Keeps a block of pinned memory in the cache for later users. Frees it instead if the unused blocks would exceed
+    /// the largest ring's limit. `keep_bytes` is the limit of this block's ring.
     pub(crate) fn put(&self, context: Option<&'static Context>, block: Block, keep_bytes: usize) {
         let mut cached = lock(&self.cached);
         let unused: usize = cached.free.iter().map(|block| block.size_bytes).sum();
@@ -128,7 +128,7 @@ impl PinnedCache {
         lock(&self.cached).held_bytes as u64
     }
 
-    /// Frees every unused block.
+    /// Frees every unused block of pinned memory in the cache.
     pub(crate) fn clear(&self, context: &'static Context) -> Result<()> {
         self.shrink_to(context, 0)
     }

@@ -20,7 +20,7 @@ pub fn resident_bytes(file: &File, range: Range<u64>) -> Option<u64> {
         size_bytes: u64,
     }
 
-    /// Numbers of pages, as `cachestat` reports them.
+    /// Numbers of a file's pages in the page cache, as the system call `cachestat` reports them.
     #[repr(C)]
     #[derive(Default)]
     struct Counts {

@@ -25,7 +25,8 @@ pub fn is_supported(from: DType, to: DType) -> bool {
     known(from) && known(to)
 }
 
-/// Converts packed elements in native byte order. `source` and `target` must hold the same number of elements.
+/// Converts the elements of type `from` in `source` to type `to`, and writes them to `target`; both are packed.
+/// `source` and `target` must hold the same number of elements.
 ///
 /// # Errors
 /// `Unsupported` when there is no conversion (opaque bytes); `InvalidArgument` when the lengths do not match.

@@ -63,13 +63,13 @@ pub(crate) fn units_to_planes<const N: usize>(units: [Vector; N]) -> [Vector; N]
     (0..4).fold(units, |vectors, _| rotate::<1, N>(vectors))
 }
 
-/// The inverse of [`units_to_planes`].
+/// Transposes `N` rows of 16 bytes back to 16 units of `N` bytes, as the inverse of [`units_to_planes`].
 #[inline(always)]
 pub(crate) fn planes_to_units<const N: usize>(planes: [Vector; N]) -> [Vector; N] {
     (0..N.trailing_zeros()).fold(planes, |vectors, _| rotate::<1, N>(vectors))
 }
 
-/// Transposes a square of elements of `WIDTH` bytes. Its side `N` is `16 / WIDTH`.
+/// Transposes a square matrix of elements, of `WIDTH` bytes each, in vectors. Its side `N` is `16 / WIDTH`.
 #[inline(always)]
 pub(crate) fn transpose_square<const WIDTH: usize, const N: usize>(rows: [Vector; N]) -> [Vector; N] {
     (0..N.trailing_zeros()).fold(rows, |vectors, _| rotate::<WIDTH, N>(vectors))

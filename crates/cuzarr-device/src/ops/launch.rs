@@ -70,20 +70,20 @@ pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }
 
-/// Returns the device context of a stream; an error for streams of the host.
+/// Returns the context of the device to which a stream belongs; an error for streams of the host.
 pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
     stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))
 }
 
-/// Copies plain values to device memory, in stream order.
+/// Copies host values of a plain type to new device memory, in stream order.
 pub(crate) fn upload<T: Plain>(values: &[T], stream: &Stream) -> Result<Buffer> {
     // SAFETY: `Plain` types have no padding, so all these bytes are initialised; they are borrowed as long as the slice.
     let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
     upload_table(bytes, stream)
 }
 
-/// Copies a table of `bytes` to device memory, in stream order. It goes through pinned memory, so it does not wait for
-/// the stream.
+/// Copies the host bytes of a table for kernels to new device memory, in stream order. It goes through pinned memory,
+/// so it does not wait for the stream.
 ///
 /// # Errors
 /// `MemorySpace` for a stream of cpu, `OutOfMemory`, `DeviceFailed`.

@@ -3,8 +3,8 @@
 use crate::c_layout::c_layout;
 use crate::error::{Error, Result};
 
-/// A packed array as three dimensions: those before an axis, the axis itself, and those behind it. `Lines` in
-/// lines.cuh.
+/// A packed array seen with three dimensions: all dimensions before an axis, the axis itself, and all dimensions behind
+/// it. `Lines` in lines.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {

@@ -1,4 +1,5 @@
-//! Functions of the C library. Rust has its own formulas for some of them, which lose digits near their zeros.
+//! Inverse hyperbolic functions, taken from the C library. Rust has its own formulas for some of them, which lose
+//! digits near their zeros.
 
 unsafe extern "C" {
     #[link_name = "asinh"]

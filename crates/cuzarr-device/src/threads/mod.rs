@@ -16,7 +16,7 @@ pub use scope::Scope;
 
 use crate::process::PerProcess;
 
-/// A job to run on some thread.
+/// A closure for any thread of a pool to run.
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// The position of a job in the order in which waiting jobs are run. Earlier turns have smaller numbers.
@@ -43,7 +43,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The waiting jobs, by turn. No queue in the map is empty.
+    /// The jobs that wait for a thread, by their turns. No queue in the map is empty.
     jobs: BTreeMap<Turn, VecDeque<Job>>,
     waiting: usize,
     started: usize,

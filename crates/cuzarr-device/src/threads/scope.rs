@@ -19,7 +19,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// The jobs of a scope. Pooled threads hold it in an `Arc`; after the scope has ended, they find no job there.
+/// The jobs that were spawned in a scope, waiting or running. Pooled threads hold it in an `Arc`; after the scope has
+/// ended, they find no job there.
 #[derive(Default)]
 struct ScopeJobs {
     state: Mutex<ScopeState>,

@@ -179,7 +179,7 @@ pub(super) enum ChunkPlace<'a> {
     Virtual(String),
 }
 
-/// A manifest's entry for a chunk.
+/// An entry of an Icechunk manifest: where the bytes of one chunk lie.
 pub(super) struct ChunkEntry<'a> {
     /// The chunk's coordinates in the chunk grid.
     pub(super) index: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Reads tables in kerchunk's JSON format.
+//! Reads tables of references in kerchunk's JSON format.
 //!
 //! - Specification: <https://fsspec.github.io/kerchunk/spec.html>, versions 0 and 1.
 //! - A value is text, `base64:` and bytes, a JSON document, `[URL]`, or `[URL, offset, size]`.
@@ -122,7 +122,7 @@ fn inline(text: String) -> Result<Vec<u8>> {
 #[derive(Default)]
 struct Templates {
     texts: HashMap<String, String>,
-    /// Number of bytes that further URLs may take after templates are replaced in them.
+    /// Number of bytes that the document's further URLs may have in all, after templates are replaced.
     left_bytes: usize,
 }
 

@@ -106,7 +106,7 @@ impl Rules {
         }
     }
 
-    /// Checks that a table may name this URL.
+    /// Checks that the rules let a table of references name this URL.
     ///
     /// # Errors
     /// `InvalidArgument`, with the prefix that would allow it.
@@ -248,8 +248,8 @@ impl fmt::Display for Location {
 pub(crate) struct Files {
     registry: Registry,
     rules: Rules,
-    /// The host of the server that contains the table. Only this host gets headers that were given without naming their
-    /// target.
+    /// The host of the server on which the table of references itself lies. Only this host gets headers that were given
+    /// without naming their target.
     own_host: Option<String>,
     options: FileOptions,
     opened: Mutex<HashMap<String, Arc<dyn Store>>>,

@@ -19,7 +19,7 @@ const TABLE_MOST_BYTES: u64 = 1 << 30;
 
 /// Options for opening tables of references, under fsspec's names where fsspec has them.
 pub(crate) struct TableOptions {
-    /// Options for the store that contains the table itself.
+    /// Options for the store that contains the table of references itself.
     table: StorageOptions,
     files: FileOptions,
     rules: Rules,

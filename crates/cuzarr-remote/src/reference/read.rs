@@ -67,13 +67,14 @@ impl Item {
 struct Joined {
     size_bytes: usize,
     slots: Vec<Slot>,
-    /// Size in bytes of the largest part.
+    /// Size in bytes of the largest part of the file that the request reads.
     longest_bytes: usize,
     /// Memory for the bytes of all parts, for a store that needs contiguous memory.
     together: Option<Vec<u8>>,
 }
 
-/// Where a part lies in the bytes of its request, and the memory that the caller lends for it.
+/// Where one part of a file lies in the bytes of a request for several parts, and the memory that the caller lends for
+/// that part.
 struct Slot {
     from: usize,
     size_bytes: usize,
@@ -81,7 +82,7 @@ struct Slot {
 }
 
 impl Joined {
-    /// Copies the bytes of a store that needed contiguous memory to the parts.
+    /// Copies the bytes of the whole request to the memory of each part, for a store that needed contiguous memory.
     fn divide(&mut self) -> Result<()> {
         self.together.take().map_or(Ok(()), |bytes| self.write(0, &bytes))
     }

@@ -137,7 +137,7 @@ impl ReferenceStore {
     }
 }
 
-/// Answers a request from bytes in the table, by copying them to the caller's memory.
+/// Answers a read request from bytes in the table of references, by copying them to the caller's memory.
 fn give(index: usize, bytes: &[u8], range: ByteRange, sink: &dyn ReadSink) -> Result<ReadOutcome> {
     sink.check()?;
     let (offset, size_bytes) = range.resolve(bytes.len() as u64)?;

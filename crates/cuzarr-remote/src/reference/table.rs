@@ -1,4 +1,4 @@
-//! Tables of references.
+//! Tables of references: for each key of a store, its bytes or the part of a file that holds them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,13 +27,13 @@ pub(crate) struct Part {
     pub(crate) size_bytes: Option<u64>,
     /// The entity tag that the file must have; `None` if that is not checked.
     pub(crate) etag: Option<Arc<str>>,
-    /// Time in seconds since 1970; `None` if it is not checked. The file must not have changed after this time.
+    /// Time in seconds since 1970 after which the file must not have changed; `None` if that is not checked.
     pub(crate) changed_until: Option<u32>,
 }
 
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// A file whose location the table names.
+    /// A file whose location the table of references names.
     Location(Arc<Location>),
     /// A chunk file of the Icechunk repository to which the table belongs.
     Chunk([u8; 12]),
@@ -53,13 +53,13 @@ impl Part {
     }
 }
 
-/// A source of references that are added to a table when they are first needed.
+/// A source of references that a table of references gets when they are first needed.
 pub(crate) trait Pending: Send + Sync {
-    /// Adds the references of these keys to the table, unless they are already there.
+    /// Adds the references of the given keys to the table's `entries`, unless they are already there.
     fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
 
-    /// Adds the references that a listing of a prefix needs: all keys below it, or only the keys that determine its
-    /// names.
+    /// Adds the references that a listing of `prefix` needs: those of all keys below it if `all`, else only of keys
+    /// that determine the listed names.
     fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
 }
 
@@ -128,7 +128,7 @@ pub struct ReferenceTable {
 /// References given as columns, in which each index stands for one key. Row `i` is the reference of `keys[i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// The keys; other columns have one entry for each of them.
+    /// The keys of the store; `files`, `offsets` and `sizes_bytes` have one entry for each key.
     pub keys: &'a [String],
     /// The URLs of the files that contain the values.
     pub urls: &'a [String],
@@ -141,7 +141,7 @@ pub struct Columns<'a> {
 }
 
 impl ReferenceTable {
-    /// Makes an empty table.
+    /// Makes a table of references that has no entries.
     pub fn new() -> ReferenceTable {
         ReferenceTable::default()
     }
@@ -234,8 +234,8 @@ impl ReferenceTable {
         Ok(keys.iter().map(|key| self.entries.get(key)).collect())
     }
 
-    /// Ensures that the table contains what a listing of a prefix needs: all keys below it, or only the keys that
-    /// determine its names.
+    /// Adds the references that a listing of `prefix` needs, if they are missing: those of all keys below it if `all`,
+    /// else only of keys that determine the listed names.
     pub(super) fn complete(&self, prefix: &Key, all: bool) -> Result<()> {
         self.pending.as_ref().map_or(Ok(()), |pending| pending.load_below(prefix, all, &self.entries))
     }

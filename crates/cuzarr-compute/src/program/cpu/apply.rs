@@ -1,4 +1,4 @@
-//! Applies one operation to one block, with NumPy's results.
+//! Applies one operation to one block of elements on the CPU, with NumPy's results.
 //!
 //! If C's version of a binary32 function may be off by more than an ulp, the function is computed in binary64 and
 //! rounded. `program/arithmetic.cuh` has the same functions for the GPU.
@@ -15,7 +15,7 @@ pub(super) enum Outcome {
     Done,
     /// An integer was raised to a negative power.
     NegativePower,
-    /// There is no code for these types: the caller passed types that the operation does not have.
+    /// The operation does not exist for the element types that the caller passed.
     Unknown,
 }
 

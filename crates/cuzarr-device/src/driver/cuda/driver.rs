@@ -23,7 +23,8 @@ pub(crate) struct Driver {
 static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 impl Driver {
-    /// Returns the CUDA driver. Loads and initialises it at the first call.
+    /// Returns the CUDA driver, which is loaded and initialised at the first call. Loads and initialises it at the
+    /// first call.
     ///
     /// # Errors
     /// `DeviceUnavailable` when there is no driver, it is too old, sees no GPU, or this process was forked after CUDA

@@ -98,8 +98,8 @@ pub(super) const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
 /// `cuFuncGetParamInfo` of CUDA 12.4 and newer: returns offset and size of a parameter.
 pub(super) type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
 
-/// Whether the driver's code means that a kernel faulted. After that, nothing on the GPU works any more in this
-/// process.
+/// Whether an error code of the CUDA driver means that a kernel faulted. After that, nothing on the GPU works any more
+/// in this process.
 pub(super) fn loses_context(code: Code) -> bool {
     matches!(code, 700 | 702 | 710 | 714..=719)
 }

@@ -23,7 +23,8 @@ pub(crate) struct CudaBackend {
     properties: Properties,
 }
 
-/// Keeps a context current for this thread. `drop` makes the previous one current again.
+/// Keeps the GPU's context current for the calling thread, until the value is dropped. `drop` makes the previous one
+/// current again.
 struct Current<'a> {
     driver: &'a Driver,
     previous: *mut c_void,

@@ -15,8 +15,8 @@ const LOCATION_DEVICE: c_int = 1;
 /// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the limit that are left to the results' pool: for the rest of a result's last piece, and for
-/// blocks that do not fit into the pool of memory in flight.
+/// Number of pieces of the memory limit that the pool for memory in flight leaves to the pool for results. They serve
+/// the rest of a result's last piece, and blocks that do not fit into the limited pool.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -28,8 +28,9 @@ pub(super) struct Pools {
     /// Handle of the current pool for memory in flight. 0 if it was not made yet, or if the driver's pools cannot be
     /// limited.
     bounded: RwLock<usize>,
-    /// Handles of all limited pools that were ever made, with their sizes. None is destroyed: its blocks may be in use,
-    /// and drivers were seen to crash then. Limits with the same number of whole pieces share one pool.
+    /// Handles of all size-limited pools that were ever made on the GPU, each with its size in bytes. None is
+    /// destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of whole
+    /// pieces share one pool.
     sized: Mutex<Vec<(u64, usize)>>,
     /// The GPUs that asked for access to the pools, and whether each can reach them.
     opened: Mutex<Vec<(c_int, bool)>>,

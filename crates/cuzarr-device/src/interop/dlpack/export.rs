@@ -13,7 +13,8 @@ use crate::interop::dlpack::{
 };
 use crate::memory::pool;
 
-/// An exported structure together with the memory it describes. The structure's deleter drops it.
+/// A DLPack structure that cuzarr exported, with the nd-buffer memory that it describes. The structure's deleter drops
+/// it.
 struct Exported<T> {
     tensor: T,
     _array: NdBuffer,

@@ -72,6 +72,8 @@ pub unsafe fn import_legacy(tensor: NonNull<DLManagedTensor>, own: impl FnOnce(O
     unsafe { import(&(*tensor.as_ptr()).dl_tensor, owner, 0) }
 }
 
+/// Makes an nd-buffer of the memory that a DLPack tensor of either version describes.
+///
 /// # Safety
 /// The tensor's pointers are as large as it says, and `owner` keeps its memory alive.
 unsafe fn import(tensor: &DLTensor, owner: Owner, flags: u64) -> Result<NdBuffer> {

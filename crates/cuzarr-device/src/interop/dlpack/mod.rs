@@ -41,13 +41,13 @@ pub struct DLPackVersion {
 /// The DLPack version of the structures that cuzarr exports.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
-/// Host memory.
+/// DLPack's number for host memory.
 pub const DEVICE_CPU: i32 = 1;
-/// A GPU's memory.
+/// DLPack's number for a GPU's memory.
 pub const DEVICE_CUDA: i32 = 2;
-/// Pinned host memory.
+/// DLPack's number for pinned host memory.
 pub const DEVICE_CUDA_HOST: i32 = 3;
-/// Managed memory, which host and GPU can both reach.
+/// DLPack's number for managed memory, which host and GPU can both reach.
 pub const DEVICE_CUDA_MANAGED: i32 = 13;
 
 /// `DLDevice`: a device's type and number.
@@ -78,15 +78,15 @@ pub struct DLDataType {
 pub struct DLTensor {
     /// Address of the memory; the array begins `byte_offset` bytes behind it. May be null if there are no elements.
     pub data: *mut c_void,
-    /// The device of the memory.
+    /// The device on which the array's memory lies.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,
     /// Element type.
     pub dtype: DLDataType,
-    /// `ndim` extents.
+    /// Extents of the array's `ndim` dimensions.
     pub shape: *mut i64,
-    /// `ndim` strides in elements, or null for C order.
+    /// Strides of the array's `ndim` dimensions in elements, or null for C order.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -96,7 +96,7 @@ pub struct DLTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensor {
-    /// The array.
+    /// The array that is exchanged: its memory, shape and type.
     pub dl_tensor: DLTensor,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
@@ -114,9 +114,9 @@ pub struct DLManagedTensorVersioned {
     pub manager_ctx: *mut c_void,
     /// The function that ends the array's life. Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// The `FLAG_` bits.
+    /// Bits that the constants `FLAG_…` name, such as read-only memory.
     pub flags: u64,
-    /// The array.
+    /// The array that is exchanged: its memory, shape and type.
     pub dl_tensor: DLTensor,
 }
 

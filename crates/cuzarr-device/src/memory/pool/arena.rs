@@ -6,18 +6,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Alignment of blocks, the same as the driver's.
+/// Alignment in bytes of the blocks that an arena gives, the same as the driver's.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// If a hole has more events to wait for (marks) than this, those that have already happened are dropped.
+/// Largest number of events (marks) that an unused range keeps before the events that have already happened are
+/// dropped.
 const MOST_MARKS: usize = 8;
 
 pub(super) struct Arena<M> {
     address: usize,
     size_bytes: usize,
-    /// The unused ranges (holes) by address. No two holes touch.
+    /// The unused ranges (holes) of the arena's memory, by address. No two holes touch.
     holes: BTreeMap<usize, Hole<M>>,
-    /// Sizes of the blocks in use, by address.
+    /// The size of each block of the arena that is in use, by address.
     blocks: HashMap<usize, usize>,
 }
 
@@ -27,7 +28,8 @@ struct Hole<M> {
 }
 
 impl<M: Clone> Arena<M> {
-    /// Makes an unused arena. `address` and `size_bytes` must be aligned.
+    /// Makes an arena of the memory at `address`, of which nothing is in use. `address` and `size_bytes` must be
+    /// aligned.
     pub(super) fn new(address: usize, size_bytes: usize) -> Arena<M> {
         let holes = BTreeMap::from([(address, Hole { size_bytes, marks: Vec::new() })]);
         Arena { address, size_bytes, holes, blocks: HashMap::new() }
@@ -41,12 +43,12 @@ impl<M: Clone> Arena<M> {
         self.size_bytes
     }
 
-    /// Whether all blocks were given back.
+    /// Whether all blocks that were cut from this arena were given back.
     pub(super) fn is_unused(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Whether the block at `address` belongs to this arena.
+    /// Whether a block at `address` was taken from this arena and is in use.
     pub(super) fn gave(&self, address: usize) -> bool {
         self.blocks.contains_key(&address)
     }

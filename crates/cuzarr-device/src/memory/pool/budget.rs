@@ -27,7 +27,7 @@ use crate::memory::pool::counters::out_of_memory;
 /// A limit below this many bytes is small: memory in flight then comes from an arena instead of CUDA's pool. For larger
 /// limits, CUDA's pools waste at most an eighth of the limit.
 const SMALL_LIMITS_BYTES: u64 = 512 << 20;
-/// The driver gives large memory in units of this size. Small limits are rounded up to whole units.
+/// Unit, in bytes, in which the driver hands out large memory. Small limits are rounded up to whole units.
 const UNIT_BYTES: u64 = 2 << 20;
 /// Bytes that are allowed beyond the limit, for memory that callers do not count: tables of kernels, statuses.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
@@ -36,14 +36,14 @@ thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Permission to use up to `limit_bytes` of a device's memory for work in flight. It ends when the value is dropped.
+/// Lets work use up to `limit_bytes` of a device's memory besides its results, until the value is dropped.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
 }
 
-/// Begins work on `device` that may have `limit_bytes` of memory in flight. Frees unused memory of earlier work with a
-/// larger limit.
+/// Begins work on `device` that may use `limit_bytes` of its memory besides the results. Frees unused memory of earlier
+/// work with a larger limit.
 pub fn within(device: Device, limit_bytes: u64) -> Within {
     let context = if device == Device::Cpu { None } else { Context::get(device).ok() };
     if let Some(context) = context {
@@ -53,7 +53,7 @@ pub fn within(device: Device, limit_bytes: u64) -> Within {
 }
 
 impl Within {
-    /// Number of bytes of memory that may be in flight.
+    /// Number of bytes of device memory that the work may use besides its results.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
@@ -67,7 +67,7 @@ impl Drop for Within {
     }
 }
 
-/// Runs `work`, and counts all device memory that this thread allocates meanwhile as in flight, not as results.
+/// Runs `work`, and counts device memory that this thread allocates meanwhile as memory in flight, not as results.
 pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -79,19 +79,19 @@ pub fn in_flight<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether memory that this thread allocates now counts as in flight.
+/// Whether device memory that this thread allocates now counts as memory in flight, not as a result.
 pub(super) fn is_in_flight() -> bool {
     IN_FLIGHT.get()
 }
 
-/// The limits of memory in flight for all work that now runs on a device, and how much is in use.
+/// The memory limits of all work that now runs on a device, and how much memory in flight that work uses.
 #[derive(Default)]
 pub(super) struct Limits {
     under_way: Mutex<Vec<u64>>,
     count: AtomicUsize,
     /// The largest memory limit of the work that runs now. Without work, the last such limit; 0 before the first.
     most_bytes: AtomicU64,
-    /// Number of bytes of device memory that are in flight.
+    /// Number of bytes of device memory in flight, which running work uses besides its results.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
     /// Number of allocations of memory in flight that found no contiguous room, even after trimming and waiting.
@@ -101,7 +101,7 @@ pub(super) struct Limits {
 static LIMITS: PerDevice<Limits> = PerDevice::new();
 
 impl Limits {
-    /// Returns the limits of memory in flight on a device.
+    /// Returns the memory limits of the work that runs on a device.
     pub(super) fn of(context: &Context) -> &'static Limits {
         LIMITS.of(context)
     }
@@ -145,7 +145,7 @@ impl Limits {
         self.count.store(under_way.len(), Ordering::Relaxed);
     }
 
-    /// Whether work runs now and its largest memory limit is small.
+    /// Whether work is running on the device, and its largest memory limit is below `SMALL_LIMITS_BYTES`.
     pub(super) fn is_small(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && (1..SMALL_LIMITS_BYTES).contains(&self.most_bytes())
     }
@@ -218,7 +218,8 @@ impl Limits {
         Ok(Some((address, Source::Small)))
     }
 
-    /// Gives the block at `address` back to its arena. Its next user waits for the work that is now on `stream`.
+    /// Gives the memory block at `address` back to the arena for work with small memory limits. Its next user waits for
+    /// the work that is now on `stream`.
     pub(super) fn give_back_small(&self, context: &'static Context, address: usize, stream: usize) -> Result<()> {
         lock(&self.small).give_back(context, address, stream)
     }
@@ -243,11 +244,11 @@ impl Limits {
 
 /// The pool or other source that an allocation came from.
 pub(super) enum Source {
-    /// The pool for results.
+    /// The pool for results, such as arrays that a read returns.
     Results,
-    /// The pool for memory in flight.
+    /// The pool for memory in flight, which work uses besides its results.
     InFlight,
-    /// The arena for work with a small memory limit.
+    /// An arena, which gives memory to work with a small memory limit.
     Small,
     /// The driver directly, outside all pools.
     Apart,
@@ -262,12 +263,13 @@ impl Source {
     }
 }
 
-/// Memory in flight for work with small limits.
+/// The arenas that give memory to work with small memory limits.
 #[derive(Default)]
 struct Small {
     /// The wanted size of the arena; 0 while memory limits are large.
     most_bytes: usize,
-    /// The arena that blocks are taken from, of the wanted size. Several if the limit rose while blocks were in use.
+    /// The arena from which memory blocks are taken; it has the wanted size. Several if the limit rose while blocks
+    /// were in use.
     arenas: Vec<Arena<Event>>,
 }
 
@@ -287,8 +289,8 @@ impl Small {
         self.arenas.iter().map(Arena::size_bytes).sum()
     }
 
-    /// Takes a block of `size_bytes`, and returns its address and the events that its user must wait for. `None` if no
-    /// arena has room.
+    /// Takes a block of `size_bytes` from an arena, and returns its address and the events that its user must wait for.
+    /// `None` if no arena has room.
     fn take(&mut self, context: &'static Context, size_bytes: usize) -> Result<Option<(usize, Vec<Event>)>> {
         if !self.is_as_wished() {
             self.clear(context)?;
@@ -309,7 +311,7 @@ impl Small {
         if self.most_bytes == 0 { self.clear(context) } else { Ok(()) }
     }
 
-    /// Frees all arenas, unless a block is in use. Waits for the device.
+    /// Frees all arenas for small memory limits, unless any of their blocks is in use. Waits for the device.
     fn clear(&mut self, context: &'static Context) -> Result<()> {
         if !self.arenas.iter().all(Arena::is_unused) {
             return Ok(());

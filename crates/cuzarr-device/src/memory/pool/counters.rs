@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) peak: AtomicU64,
     pub(super) allocations: AtomicU64,
     pub(super) trims: AtomicU64,
-    /// Names and sizes of results, by address.
+    /// Names that `name_result` gave to results, and the sizes of these results in bytes, by address.
     pub(super) names: Mutex<HashMap<usize, (String, u64)>>,
 }
 

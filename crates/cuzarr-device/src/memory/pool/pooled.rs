@@ -19,10 +19,10 @@ pub(crate) struct PooledMemory {
     address: usize,
     size_bytes: usize,
     source: Source,
-    /// The stream in whose order the memory was allocated; `None` if all streams may use it immediately.
+    /// The stream in whose order the memory was allocated; `None` if every stream may use the memory immediately.
     home: Option<Stream>,
-    /// The event behind the allocation, which other streams wait for before they use the memory; `None` if they need
-    /// not.
+    /// The event behind the allocation, for which other streams wait before they use the memory; `None` if no stream
+    /// has to wait.
     ready: Option<Event>,
     /// Uses of the memory by its home stream.
     at_home: Mutex<HomeUses>,
@@ -35,9 +35,9 @@ pub(crate) struct PooledMemory {
 /// Uses of memory by its home stream, on which it was allocated.
 #[derive(Default)]
 struct HomeUses {
-    /// Number of uses by the home stream behind which no event was recorded yet.
+    /// Number of uses of the memory by its home stream since an event was last recorded behind them.
     open: usize,
-    /// The last recorded event, which is behind all uses that an event marks.
+    /// The last event that the home stream recorded; once it has passed, all uses before it are done.
     passed: Option<Event>,
 }
 
@@ -143,6 +143,8 @@ impl PooledMemory {
         unsafe { self.free(raw) }
     }
 
+    /// Gives the memory back to the pool, arena or driver that it came from, in the order of `stream`.
+    ///
     /// # Safety
     /// Called once. No buffer views the memory any more. `stream` is alive, and waits for every stream that used the
     /// memory.
@@ -190,8 +192,8 @@ impl PooledMemory {
     }
 }
 
-/// Allocates memory: from that for work in flight if asked and there is room, else from the results' pool or the
-/// driver.
+/// Allocates device memory for work in flight or for a result. If `is_in_flight`, it comes from the memory for work in
+/// flight while there is room; otherwise from the pool for results or from the driver.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);
     if is_in_flight && let Some(taken) = limits.take(context, size_bytes, stream)? {

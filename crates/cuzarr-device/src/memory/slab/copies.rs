@@ -1,4 +1,4 @@
-//! Pending copies from and into a slab.
+//! Records the pending copies from and into a slab of pinned memory.
 
 use std::sync::Mutex;
 
@@ -7,14 +7,14 @@ use crate::event::Event;
 use crate::lock::lock;
 use crate::stream::Stream;
 
-/// For each stream, the last copy from the slab and the last copy into it.
+/// For each stream, the last copy that reads the slab and the last copy that writes it.
 #[derive(Default)]
 pub(super) struct Copies(Mutex<Vec<UnderWay>>);
 
-/// A copy that was submitted on a stream.
+/// A copy from or into a slab that was submitted on a stream.
 struct UnderWay {
     stream: Stream,
-    /// Whether the copy writes the slab.
+    /// Whether the copy writes the slab (device to host) instead of reading it.
     into: bool,
     done: Event,
 }
@@ -46,9 +46,9 @@ impl Copies {
         std::mem::take(&mut *lock(&self.0)).into_iter().map(|copy| copy.done).collect()
     }
 
-    /// Blocks until all copies are done; with `only_into`, all copies into the slab. Their marks are kept until then,
-    /// for other threads that wait. If waiting fails, they are kept for good, since the device may still access the
-    /// slab.
+    /// Blocks until all copies from and into the slab are done; with `only_into`, only until copies into it are done.
+    /// Their marks are kept until then, for other threads that wait. If waiting fails, they are kept for good, since
+    /// the device may still access the slab.
     pub(super) fn wait(&self, only_into: bool) -> Result<()> {
         let is_awaited = |copy: &UnderWay| copy.into || !only_into;
         let marks: Vec<Event> =

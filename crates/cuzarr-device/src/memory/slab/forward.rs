@@ -31,7 +31,8 @@ pub(super) struct Forward {
 
 struct State {
     carved_bytes: usize,
-    /// Whether no more pieces will be carved. The last section is then copied once it is filled, even if it is short.
+    /// Whether no more pieces will be carved from the slab. The last section is then copied once it is filled, even if
+    /// it is short.
     closed: bool,
     sections: Vec<Section>,
 }
@@ -70,9 +71,9 @@ struct Section {
 /// One copy of a slab's bytes to a device. Timed events mark its start and its end.
 #[derive(Clone)]
 pub struct Copied {
-    /// The event before the copy.
+    /// The event on the upload's stream just before the copy.
     pub start: Event,
-    /// The event behind the copy.
+    /// The event on the upload's stream just behind the copy.
     pub end: Event,
     /// Number of bytes that were copied.
     pub size_bytes: usize,
@@ -89,7 +90,7 @@ impl Slab {
         self.upload_beside(dst, stream, Arc::default())
     }
 
-    /// Like `upload_as_filled`, but adds the copies to `sent`, which several slabs share.
+    /// Like `upload_as_filled`, but records the copies in `sent`, a list that several slabs of a series share.
     pub(super) fn upload_beside(&mut self, dst: &Buffer, stream: &Stream, sent: Arc<Mutex<Sent>>) -> Result<()> {
         if self.carved_bytes > 0 {
             return Err(Error::invalid(format!("{} bytes of the slab were carved already", self.carved_bytes)));
@@ -139,8 +140,8 @@ impl Slab {
 }
 
 impl Forward {
-    /// Records that pieces were carved up to byte `end` of the slab. The bytes of `gap` before the new piece will never
-    /// be written.
+    /// Records that pieces for threads to fill were carved from the slab up to its byte `end`. The bytes of `gap`
+    /// before the new piece will never be written.
     pub(super) fn carved(&self, gap: Range<usize>, end: usize) {
         let mut state = lock(&self.state);
         state.settle(gap);
@@ -153,7 +154,7 @@ impl Forward {
         self.send(address, copies);
     }
 
-    /// Uploads the sections that are filled and not uploaded yet. Neighbours go in one copy.
+    /// Uploads the sections of the slab that are filled and were not uploaded yet. Neighbours go in one copy.
     fn send(&self, address: usize, copies: &Copies) {
         if lock(&self.sent).stopped {
             return;
@@ -191,7 +192,8 @@ impl Forward {
 }
 
 impl State {
-    /// Returns the byte ranges of the sections that are filled, and marks these sections as sent.
+    /// Returns the byte ranges of the slab's sections that are filled and not sent yet, and marks these sections as
+    /// sent.
     fn take_ready(&mut self) -> Vec<Range<usize>> {
         let mut ranges = Vec::<Range<usize>>::new();
         for (number, section) in self.sections.iter_mut().enumerate() {

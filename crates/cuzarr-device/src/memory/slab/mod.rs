@@ -46,8 +46,8 @@ pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
 /// Alignment of pieces, so that their copies on the device are aligned for wide loads.
 const PIECE_ALIGNMENT_BYTES: usize = 256;
 
-/// A piece of pinned host memory, for one user at a time. Dropping it gives it back to the ring, which reuses it once
-/// its last copy is done.
+/// A block of pinned host memory, handed out by a ring to one user at a time. Dropping it gives it back to the ring,
+/// which reuses it once its last copy is done.
 pub struct Slab {
     lease: Arc<Lease>,
     size_bytes: usize,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::memory::slab::ring::Lease;
 
-/// Part of a slab, for one thread to fill. The ring gets the slab back only after all its pieces are dropped.
+/// A part of a slab (pinned host memory) for one thread to fill. The ring gets the slab back only after all its pieces
+/// are dropped.
 pub struct SlabPiece {
     pub(super) lease: Arc<Lease>,
     pub(super) offset_bytes: usize,
     pub(super) size_bytes: usize,
-    /// The byte range in the slab of the undivided piece that this piece was split from. All pieces split from it share
-    /// this value.
+    /// If the piece was split: the byte range in the slab of the undivided piece. All pieces split from it share this
+    /// value.
     pub(super) family: Option<Arc<Range<usize>>>,
 }
 

@@ -154,7 +154,7 @@ impl Ring {
         Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))
     }
 
-    /// Frees slabs in `busy` whose copies are done. With `wait`, blocks for the oldest one.
+    /// Makes slabs in `busy` available again whose copies are done. With `wait`, blocks for the oldest one.
     fn reap<'a>(&'a self, mut state: MutexGuard<'a, RingState>, wait: bool) -> Result<MutexGuard<'a, RingState>> {
         let mut must_wait = wait;
         while let Some((events, _)) = state.busy.front() {
@@ -197,7 +197,7 @@ impl Drop for Ring {
     }
 }
 
-/// The memory that a slab and its pieces share. The last of them drops it.
+/// The pinned memory that a slab and the pieces carved from it share. The last of them drops it.
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,

@@ -13,8 +13,9 @@ use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};
 use crate::stream::Stream;
 
-/// A piece is small if at least this many of it fit into a slab: small pieces waste little of the slab's end. For
-/// larger pieces, the size of a slab is a multiple of this fraction, so that one slab can replace another.
+/// Number of equal pieces that must fit into a slab for a piece to count as small. Small pieces waste little of the
+/// slab's end. For larger pieces, the size of a slab is a multiple of this fraction, so that one slab can replace
+/// another.
 const PIECES_PER_SLAB: usize = 4;
 
 /// Slabs that are handed out one after the other, while their filled parts are uploaded to one buffer.
@@ -60,8 +61,8 @@ impl SlabSeries {
         self.carved_bytes
     }
 
-    /// Carves the next piece, for any thread to fill. Returns its offset in the buffer, a multiple of 256 bytes, and
-    /// the piece. `None` if the buffer or the ring has no room.
+    /// Carves the next piece of memory from the slabs, for any thread to fill. Returns its offset in the buffer, a
+    /// multiple of 256 bytes, and the piece. `None` if the buffer or the ring has no room.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.

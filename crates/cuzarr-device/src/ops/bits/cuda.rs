@@ -1,4 +1,5 @@
-//! Launches of `bits.cu`. Arguments were checked by the public functions (`crate::ops::bits`).
+//! Launches the kernels of `bits.cu`, which pack and unpack numbers of a few bits. Arguments were checked by the public
+//! functions (`crate::ops::bits`).
 
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;
@@ -22,7 +23,8 @@ struct BitsEntry {
 // `BitsSpan` in bits.cu, which checks the size, too.
 c_layout! { plain BitsEntry: 16 bytes { packed_offset at 0, elems_offset at 8 } }
 
-/// Which bits a launch packs or unpacks, and of how many elements. `BitsTask` in bits.cu.
+/// Which bits a launch packs or unpacks, and of how many elements, in the form that kernels read. `BitsTask` in
+/// bits.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BitsTask {
@@ -55,7 +57,7 @@ pub(super) enum Way {
     Pack,
 }
 
-/// Packs or unpacks `elems` elements of each span.
+/// Packs or unpacks `elems` elements of each chunk in `spans`.
 pub(super) fn launch(
     way: Way,
     fields: &Fields,

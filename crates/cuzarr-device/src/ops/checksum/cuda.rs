@@ -1,4 +1,5 @@
-//! Launches of `checksum.cu`. Arguments were checked by the public functions (`crate::ops::checksum`).
+//! Launches the kernels of `checksum.cu`, which compute and verify checksums of byte ranges. Arguments were checked by
+//! the public functions (`crate::ops::checksum`).
 
 use crate::c_layout::c_layout;
 use crate::driver::source::KernelSource;

@@ -1,4 +1,4 @@
-//! Comparison of elements in host memory.
+//! Compares the elements of nd-buffers in host memory.
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::layout::Order;

@@ -1,4 +1,4 @@
-//! Kernel launches that compare elements.
+//! Launches kernels that compare the elements of nd-buffers.
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::ndbuffer::NdBuffer;
@@ -13,7 +13,7 @@ use crate::stream::Stream;
 
 static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str!("compare.cu"), headers: &[] };
 
-/// Which elements count as equal. `Equality` in compare.cu.
+/// When two elements count as equal, as the number that kernels read. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Equality {
     /// Bit for bit.
@@ -37,7 +37,7 @@ pub(crate) fn all_equal(left: &NdBuffer, right: &NdBuffer, equal_nan: bool, stre
     compare(left, right.strides(), right.address(), right.buffer(), equality, stream)
 }
 
-/// Whether every element equals `element`. Waits for the stream.
+/// Whether every element of an nd-buffer in device memory equals `element`. Waits for the stream.
 pub(crate) fn all_equal_element(array: &NdBuffer, element: &[u8], nan: Nan, stream: &Stream) -> Result<bool> {
     let has_nan = part_of(array.dtype())
         .is_some_and(|part| element.chunks_exact(part.size_bytes()).any(|bytes| is_nan(part, bytes)));

@@ -1,4 +1,4 @@
-//! Comparison of elements.
+//! Compares the elements of nd-buffers with each other, or with one element.
 
 mod cpu;
 mod cuda;

@@ -1,4 +1,5 @@
-//! Launches of `convert.cu`. Arguments were checked by the public function (`crate::ops::convert`).
+//! Launches the kernels of `convert.cu`, which convert elements between types. Arguments were checked by the public
+//! function (`crate::ops::convert`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
@@ -30,7 +31,7 @@ struct ConvertEntry {
 // `ConvertSpan` in convert.cu, which checks the size, too.
 c_layout! { plain ConvertEntry: 24 bytes { src_offset at 0, dst_offset at 8, status at 16, reserved at 20 } }
 
-/// The conversion that a launch does. `ConvertTask` in convert.cu.
+/// The conversion that a launch does, in the form that kernels read. `ConvertTask` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertTask {
@@ -72,9 +73,9 @@ c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 struct ConvertPairs {
     /// The pairs, sorted by key, each key once. The last two pairs give the replacement of any zero and of any NaN.
     table: Vec<Pair>,
-    /// Number of pairs, not counting the last two.
+    /// Number of pairs in `table`, not counting the last two, which are for zero and NaN.
     count: u32,
-    /// For the last two pairs: bit 0 says that zeros are replaced, bit 1 that NaNs are replaced.
+    /// Whether the last two pairs of `table` apply: bit 0 says that zeros are replaced, bit 1 that NaNs are replaced.
     others: u32,
 }
 

@@ -38,12 +38,12 @@ pub enum OutOfRange {
     Wrap,
 }
 
-/// How a number is converted.
+/// How a number of the source becomes a number of the target's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Converts the number, and rounds it if the target type needs that. NaN and infinities cannot become integers.
     Cast {
-        /// How to round.
+        /// How to round a number that the target type cannot represent exactly.
         rounding: Rounding,
         /// The treatment of numbers that are out of range.
         out_of_range: OutOfRange,
@@ -77,8 +77,8 @@ pub struct Conversion {
     pub to: DType,
     /// The rule for elements that `pairs` does not replace.
     pub rule: Rule,
-    /// Elements that are replaced before `rule` is applied, each as its bits and those of its replacement. Elements
-    /// with equal bits match first, then elements of equal value; NaN matches NaN.
+    /// Elements that are replaced before `rule` is applied: pairs of an element's bits and its replacement's bits.
+    /// Elements with equal bits match first, then elements of equal value; NaN matches NaN.
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 

@@ -11,7 +11,7 @@ use crate::ops::{cast, transfer};
 use crate::stream::Stream;
 
 impl NdBuffer {
-    /// Makes a packed copy on the same device.
+    /// Makes a copy of the nd-buffer on the same device, packed in `order`.
     ///
     /// # Errors
     /// Those of [`NdBuffer::empty`].

@@ -1,4 +1,5 @@
-//! Launches of `delta.cu`. Arguments were checked by the public function (`crate::ops::delta`).
+//! Launches the kernels of `delta.cu`, which compute running sums and differences of chunks. Arguments were checked by
+//! the public function (`crate::ops::delta`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::c_layout::c_layout;
@@ -14,7 +15,7 @@ use crate::stream::Stream;
 
 static DELTA: KernelSource = KernelSource { name: "delta", text: include_str!("delta.cu"), headers: &[] };
 
-/// Bytes of a tile that one warp handles.
+/// Number of bytes of a tile (a part of a chunk) that one warp handles.
 const WARP_BYTES: usize = defined(DELTA.text, "CUZARR_DELTA_WARP_BYTES") as usize;
 
 /// Where one chunk lies in the source and in the target. `Chunk` in delta.cu.

@@ -1,4 +1,5 @@
-//! Downsampling on the host. Arguments were checked by the public function (`crate::ops::downsample`).
+//! Downsamples arrays in host memory, with several threads. Arguments were checked by the public function
+//! (`crate::ops::downsample`).
 
 use crate::array::dtype::{DType, DTypeKind};
 use crate::array::elements::HostElement;
@@ -16,9 +17,9 @@ const ELEMS_A_THREAD: usize = 1 << 15;
 /// A number type for which the elements of a box can be reduced to one element.
 trait MeanNumber: HostElement + PartialOrd + Default {
     fn mean(values: &[Self]) -> Self;
-    /// The number in binary64. Not used for 64-bit integers, which the Gaussian refuses.
+    /// Returns the number converted to binary64. Not used for 64-bit integers, which the Gaussian refuses.
     fn float(self) -> f64;
-    /// The nearest number of this type; halfway, the even one.
+    /// Returns the number of this type that is nearest to `value`; halfway between two, the even one.
     fn nearest(value: f64) -> Self;
     /// Appends the number's bytes to `bytes`. Every NaN becomes the canonical one.
     fn append(self, bytes: &mut Vec<u8>);
@@ -118,8 +119,7 @@ struct CpuBoxes<'a> {
     weights: Vec<Vec<f64>>,
 }
 
-/// One dimension of a box: its extent and stride in elements, and how many of its elements are missing since they lie
-/// before the source.
+/// One dimension of a box: its extent and its stride in elements, and how many of its elements lie before the source.
 #[derive(Clone, Copy, Default)]
 struct Axis {
     extent: usize,
@@ -172,8 +172,8 @@ impl CpuBoxes<'_> {
         bytes
     }
 
-    /// The number of the first element that counts for the box at `index`, and the dimensions of all elements that
-    /// count.
+    /// Returns the number of the first source element that counts for the result's element `index`, and the box of all
+    /// that count.
     fn place(&self, index: usize) -> (usize, [Axis; crate::ops::downsample::MOST_AXES]) {
         let (mut rest, mut stride, mut first) = (index, 1, 0);
         let mut axes = [Axis::default(); crate::ops::downsample::MOST_AXES];

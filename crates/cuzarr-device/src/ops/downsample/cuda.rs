@@ -1,4 +1,5 @@
-//! Launches of `downsample.cu`. Arguments were checked by the public function (`crate::ops::downsample`).
+//! Launches the kernels of `downsample.cu`, which make one element of each box of elements. Arguments were checked by
+//! the public function (`crate::ops::downsample`).
 
 use crate::array::ndbuffer::NdBuffer;
 use crate::c_layout::c_layout;
@@ -11,7 +12,7 @@ use crate::stream::Stream;
 static DOWNSAMPLE: KernelSource =
     KernelSource { name: "downsample", text: include_str!("downsample.cu"), headers: &[] };
 
-/// One dimension of a downsampling. `Axis` in downsample.cu.
+/// One dimension of a downsampled array, in the form that kernels read. `Axis` in downsample.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Axis {

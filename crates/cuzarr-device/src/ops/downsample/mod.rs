@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// Most elements that one box may have. The host visits them one by one.
+/// Largest number of elements of a box that is combined into one element. The host visits them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
@@ -21,11 +21,11 @@ pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as u
 /// How the elements of a box become one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downsampling {
-    /// The mean. Floats are averaged in binary64; integers exactly, rounded half to even.
+    /// The mean of the box's elements. Floats are averaged in binary64; integers exactly, rounded half to even.
     Mean = defined(TEXT, "CUZARR_MEAN") as isize,
-    /// The largest element; NaN if there is one.
+    /// The largest element of the box; NaN if the box has one.
     Max = defined(TEXT, "CUZARR_MAX") as isize,
-    /// The most frequent element; if there are several, the smallest. For labels.
+    /// The most frequent element of the box; if there are several, the smallest. For labels.
     Mode,
     /// The first element of the box.
     Nearest,
@@ -40,7 +40,7 @@ const METHODS: [Downsampling; 5] =
     [Downsampling::Mean, Downsampling::Max, Downsampling::Mode, Downsampling::Nearest, Downsampling::Gaussian];
 
 impl Downsampling {
-    /// Name of the method.
+    /// Name of the downsampling method, such as `mean`.
     pub const fn name(self) -> &'static str {
         match self {
             Downsampling::Mean => "mean",

@@ -15,7 +15,8 @@ pub enum Arithmetic {
     Round,
 }
 
-/// The arithmetic of a type. Bool and complex numbers have none and are unchanged: `Tail::check` refuses such steps.
+/// Applies one step of arithmetic to a value of this type. Bool and complex numbers stay unchanged:
+/// `Tail::check` refuses such steps.
 pub(crate) trait Compute: Copy {
     fn compute(self, operation: Arithmetic, operand: Self) -> Self;
 }

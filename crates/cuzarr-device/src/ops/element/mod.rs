@@ -16,7 +16,7 @@ pub(crate) trait Element: Compute {
     const SIZE: usize;
     /// The type of a complex number's parts; for other elements, the type itself.
     type Part: Real;
-    /// The real and the imaginary part.
+    /// Returns the element's real and imaginary part.
     fn parts(self) -> (Self::Part, Self::Part);
     /// Converts a complex number to the nearest element of this type.
     fn from_parts<P: Real>(parts: (P, P)) -> Self;

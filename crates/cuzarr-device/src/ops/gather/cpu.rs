@@ -1,4 +1,4 @@
-//! Gathering on the host.
+//! Reads elements at indices, in host memory.
 
 use crate::ops::gather::Listed;
 

@@ -1,4 +1,4 @@
-//! Launches of `gather.cu`.
+//! Launches the kernels of `gather.cu`, which read and write elements at indices along a dimension.
 
 use crate::array::ndbuffer::NdBuffer;
 use crate::driver::source::KernelSource;

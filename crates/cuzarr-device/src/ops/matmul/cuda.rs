@@ -57,7 +57,7 @@ fn layout(matrices: &NdBuffer) -> Option<Matrices> {
     (stride >= 0).then_some(Matrices { address: matrices.address(), leading, stride, is_transposed })
 }
 
-/// Returns matrices that cuBLAS can use, and their description: the given ones, or a packed copy.
+/// Returns matrices in a layout that cuBLAS can use, with their description: the given ones, or a packed copy.
 fn taken(matrices: &NdBuffer) -> Result<(NdBuffer, Matrices)> {
     if let Some(found) = layout(matrices) {
         return Ok((matrices.clone(), found));

@@ -89,7 +89,7 @@ fn one_batch(matrices: &NdBuffer, batch: &[usize]) -> Result<NdBuffer> {
     matrices.broadcast_to(&[batch, own].concat())?.reshape_copy(&[&[count], own].concat())
 }
 
-/// Makes a packed copy of one batch of matrices. If all matrices are the same, only one is copied.
+/// Makes a copy, packed in C order, of one batch of matrices. If all matrices are the same, only one is copied.
 fn packed(matrices: &NdBuffer) -> Result<NdBuffer> {
     if matrices.strides()[0] == 0 || matrices.shape()[0] == 1 {
         return matrices.index_axis(0, 0)?.copy(Order::C)?.broadcast_to(matrices.shape());

@@ -1,4 +1,5 @@
-//! Launches of `nonzero.cu`. Arguments were checked by the public function (`crate::ops::nonzero`).
+//! Launches the kernels of `nonzero.cu`, which find the true elements of a mask. Arguments were checked by the public
+//! function (`crate::ops::nonzero`).
 
 use crate::array::elements::bytes_of;
 use crate::array::ndbuffer::NdBuffer;

@@ -1,4 +1,4 @@
-//! Launches of `ranges.cu`.
+//! Launches the kernels of `ranges.cu`, which copy ranges of elements between arrays.
 
 use crate::array::ndbuffer::NdBuffer;
 use crate::c_layout::c_layout;
@@ -14,9 +14,10 @@ static RANGES: KernelSource = KernelSource { name: "ranges", text: include_str!(
 
 /// Size of the largest unit that a thread copies, in bytes.
 const MOST_UNIT_BYTES: usize = 16;
-/// Largest number of units in a piece, which one warp copies. Longer ranges are cut, so that many warps share them.
+/// Largest number of units in one piece of a range; one warp copies a piece. Longer ranges are cut, so that many warps
+/// share them.
 const MOST_PIECE_UNITS: usize = 2048;
-/// Largest number of pieces in a launch.
+/// Largest number of pieces of ranges that one launch copies.
 const MOST_PIECES: usize = 1 << 15;
 
 /// A part of a range, which one warp copies: `RangePiece` in ranges.cu.

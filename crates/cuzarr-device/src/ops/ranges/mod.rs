@@ -18,7 +18,7 @@ pub struct ElementRange {
     pub start: usize,
     /// Index in the target to which the first element is copied.
     pub target: usize,
-    /// Number of elements.
+    /// Number of elements to copy.
     pub len: usize,
 }
 

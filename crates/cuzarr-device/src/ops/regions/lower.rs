@@ -1,4 +1,4 @@
-//! Converts boxes to the table of a launch, in the integers that kernels use.
+//! Converts boxes of elements to the table that a launch reads, in the integers that kernels use.
 
 use crate::c_layout::c_layout;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,12 +10,12 @@ const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh")
 pub(crate) const MAX_NDIM: usize = defined(HEADER, "CUZARR_MAX_NDIM") as usize;
 /// Number of elements that one thread moves in a tile.
 pub(crate) const UNROLL: u32 = defined(HEADER, "CUZARR_UNROLL");
-/// Most regions that one transfer may become because of dimensions above [`MAX_NDIM`].
+/// Largest number of regions into which one transfer may be split because it has more than [`MAX_NDIM`] dimensions.
 const MAX_REGIONS: usize = 1 << 22;
 /// Shortest side, in elements, for which a transposed square is worth its two barriers.
 const MIN_SQUARE: usize = 4;
 
-/// One box in the form that kernels read. `Region` in regions.cuh.
+/// One box of elements to move, in the form that kernels read. `Region` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Region {
@@ -33,7 +33,7 @@ pub(crate) struct Region {
     shifts: [u32; MAX_NDIM],
 }
 
-/// The strides and counts that the regions of one launch share. `Walk` in regions.cuh.
+/// The strides and counts that all boxes of elements (regions) of one launch share. `Walk` in regions.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
@@ -63,8 +63,8 @@ pub(crate) struct Lowered {
 }
 
 impl RegionBoxes {
-    /// Makes the table for a launch with `threads` threads per block. `may_transpose` says that the kernel has a
-    /// transposing version.
+    /// Converts the boxes to the table that a launch with `threads` threads per block reads. `may_transpose` says that
+    /// the kernel has a transposing version.
     ///
     /// # Errors
     /// `Unsupported` when too many dimensions remain, so that there would be millions of regions.
@@ -158,8 +158,9 @@ impl RegionBoxes {
         }
     }
 
-    /// The dimension in which the source is packed, to be transposed with the last one in squares. `None` unless that
-    /// is not the last dimension, the target is packed in the last one, and the transposing kernel is worth it.
+    /// Returns the dimension along which the source is packed, if it is to be transposed with the last one in squares.
+    /// `None` unless that is not the last dimension, the target is packed in the last one, and the
+    /// transposing kernel is worth it.
     fn square(&self) -> Option<usize> {
         let last = self.src_strides.len().checked_sub(1)?;
         let access = self.access_bytes as i64;
@@ -176,7 +177,7 @@ fn square_side(access_bytes: usize) -> u32 {
 }
 
 impl Item {
-    /// Makes a region with the fields that depend only on the box's extents.
+    /// Makes a kernel's description of a box, with the fields that depend only on the box's extents.
     fn region(&self) -> Region {
         let mut region = Region { elems: 1, ..Region::default() };
         // `fit_sizes` made sure that the product is below 2³¹.

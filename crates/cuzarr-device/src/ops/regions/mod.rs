@@ -21,7 +21,7 @@ pub(crate) struct Item {
 /// Boxes of elements to move that have the same strides.
 #[derive(Clone, Debug)]
 pub(crate) struct RegionBoxes {
-    /// Number of bytes that one access moves.
+    /// Number of bytes that one memory access of a thread moves.
     pub(crate) access_bytes: usize,
     pub(crate) src_strides: Vec<i64>,
     pub(crate) dst_strides: Vec<i64>,
@@ -42,8 +42,8 @@ impl RegionBoxes {
         self.items.iter_mut().for_each(|item| keep(&mut item.extents, &used));
     }
 
-    /// Cuts elements of `element_bytes` into accesses of a power of two: the largest, up to `limit_bytes`, that divides
-    /// the element size and all addresses. `bases` are the two base addresses.
+    /// Splits each element of `element_bytes` into memory accesses of equal size. That size is the largest power of
+    /// two, up to `limit_bytes`, that divides the element size and all addresses. `bases` are the two base addresses.
     pub(crate) fn cut(&mut self, element_bytes: usize, bases: (usize, usize), limit_bytes: usize) {
         let access = self.alignment(element_bytes, bases).min(limit_bytes);
         self.access_bytes = access;
@@ -125,9 +125,9 @@ impl RegionBoxes {
         groups.map(|items| RegionBoxes { items, ..self.clone() }).collect()
     }
 
-    /// Separates boxes whose innermost runs can be moved in groups of `count` elements from the others. The first part
-    /// of the result has these boxes, with extents and strides in groups. Their runs are packed on both sides, with
-    /// elements of `src_bytes` and `dst_bytes` (in the unit of the strides). Run lengths are multiples of `count`,
+    /// Separates the boxes whose innermost rows can be moved `count` elements at a time from the other boxes. The first
+    /// part of the result has these boxes, with extents and strides in groups. Their runs are packed on both sides,
+    /// with elements of `src_bytes` and `dst_bytes` (in the unit of the strides). Run lengths are multiples of `count`,
     /// offsets and strides multiples of `multiples`. `count` and `multiples` must be powers of two.
     pub(crate) fn split_groups(
         mut self,
@@ -163,8 +163,8 @@ impl RegionBoxes {
         (groups, self)
     }
 
-    /// Joins accesses along the innermost dimension to wider ones, if it is packed on both sides and everything is
-    /// aligned. With `repeats_source`, the source may also be one element, stored `16 / access_bytes` times.
+    /// Joins memory accesses along the innermost dimension to wider ones, if source and target are packed and aligned
+    /// there. With `repeats_source`, the source may also be one element, stored `16 / access_bytes` times.
     pub(crate) fn widen(&mut self, bases: (usize, usize), repeats_source: bool) {
         let Some(inner) = self.src_strides.len().checked_sub(1) else { return };
         let access = self.access_bytes as i64;

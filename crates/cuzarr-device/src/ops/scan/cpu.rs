@@ -1,4 +1,4 @@
-//! Scans on the host. They combine in the same order as `scan.cu`.
+//! Running sums and products (scans) of arrays in host memory. They combine in the same order as `scan.cu`.
 
 use crate::array::dtype::DType;
 use crate::array::ndbuffer::NdBuffer;
@@ -10,7 +10,7 @@ use crate::ops::scan::{SEGMENT, Scan};
 /// A number type in which running sums and products are computed.
 trait Accumulator: Copy {
     fn combine(self, other: Self, operation: Scan) -> Self;
-    /// The number as a result: every NaN becomes the canonical one.
+    /// Returns the number as it appears in a result, where every NaN is the canonical one.
     fn settled(self) -> Self;
 }
 
@@ -40,7 +40,7 @@ impl Accumulator for f64 {
     }
 }
 
-/// A complex number.
+/// Running sums and products of complex numbers, each a real and an imaginary part.
 impl Accumulator for [f64; 2] {
     fn combine(self, other: [f64; 2], operation: Scan) -> [f64; 2] {
         let ([a, b], [c, d]) = (self, other);

@@ -1,4 +1,4 @@
-//! Launches of `scan.cu`.
+//! Launches the kernels of `scan.cu`, which compute running sums and products.
 
 use crate::array::dtype::DType;
 use crate::driver::source::KernelSource;

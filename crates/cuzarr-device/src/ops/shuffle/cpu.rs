@@ -31,7 +31,7 @@ pub fn shuffle(source: &[u8], target: &mut [u8], unit_bytes: usize) -> Result<()
     Ok(())
 }
 
-/// The inverse of [`shuffle`].
+/// Puts bytes that [`shuffle`] shuffled back into their original order.
 ///
 /// # Errors
 /// Those of [`shuffle`].
@@ -93,8 +93,8 @@ pub(crate) fn unshuffle_part(chunk: &[u8], at: usize, unit_bytes: usize, target:
     }
 }
 
-/// Shuffles a part of a chunk: writes `source`, which begins at index `at` of the unshuffled chunk, to its places in
-/// the shuffled `chunk`.
+/// Shuffles the part `source` of a chunk into the shuffled `chunk`. `source` begins at index `at` of the unshuffled
+/// chunk.
 pub(crate) fn shuffle_part(source: &[u8], at: usize, unit_bytes: usize, chunk: &mut [u8]) {
     // SAFETY: a slice borrowed for writing is memory that may be written, and does not overlap `source`.
     unsafe { shuffle_part_into(source, at, unit_bytes, chunk.as_mut_ptr(), chunk.len()) }
@@ -281,7 +281,7 @@ widest! {
     fn bitshuffle_fixed<const N: usize>(source: &[u8], target: &mut [u8]) = bitshuffle_tiles
 }
 
-/// The inverse of [`bitunshuffle_tiles`].
+/// Shuffles bits tile by tile, as the inverse of [`bitunshuffle_tiles`].
 #[inline(always)]
 fn bitshuffle_tiles<const N: usize>(source: &[u8], target: &mut [u8]) {
     let rows = source.len() / N / 8;
@@ -325,7 +325,7 @@ fn bitshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     }
 }
 
-/// The inverse of [`bitshuffle`].
+/// Puts bits that [`bitshuffle`] shuffled back into their original order.
 ///
 /// # Errors
 /// Those of [`shuffle`].

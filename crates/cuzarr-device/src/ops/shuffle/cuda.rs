@@ -1,5 +1,4 @@
-//! Byte and bit shuffles of flat memory on any device, for codecs that do not shuffle as the last step before the
-//! scatter.
+//! Byte and bit shuffles of flat memory on any device, for codecs that do not shuffle as the last step of decoding.
 
 use super::cpu;
 use crate::c_layout::c_layout;
@@ -15,11 +14,11 @@ use crate::stream::Stream;
 /// A range of bytes that is shuffled on its own: a chunk, or a block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Byte offset in the source.
+    /// Byte offset of the range in the source.
     pub src_offset_bytes: usize,
-    /// Byte offset in the target.
+    /// Byte offset of the range in the target.
     pub dst_offset_bytes: usize,
-    /// Size in bytes, the same on both sides.
+    /// Size of the range in bytes, the same in source and target.
     pub size_bytes: usize,
 }
 
@@ -49,7 +48,7 @@ pub fn shuffle(
     run(true, kind, src, dst, spans, unit_bytes, stream)
 }
 
-/// The inverse of [`shuffle`].
+/// Puts every span that [`shuffle`] shuffled back into its original order, in stream order.
 ///
 /// # Errors
 /// Those of [`shuffle`].
@@ -158,8 +157,8 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies the end of each span, which is too short to be shuffled, unchanged. `whole` gives the size of the shuffled
-/// part.
+/// Copies the end of each span unchanged, because it is too short to be shuffled. `whole` gives the size of the
+/// shuffled part.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {
         let done = whole(span.size_bytes);
@@ -215,7 +214,8 @@ fn shuffle_any(
     }
 }
 
-/// One span of a bit shuffle, counted in groups of 8 elements. `Span` in shuffle.cu.
+/// One range of bytes of a bit shuffle, in the form that kernels read, counted in groups of 8 elements. `Span` in
+/// shuffle.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct GroupSpan {

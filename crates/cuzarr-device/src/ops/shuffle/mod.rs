@@ -1,4 +1,4 @@
-//! Byte and bit shuffles.
+//! Byte and bit shuffles, as codecs use them, on the host and on devices.
 
 pub mod cpu;
 mod cuda;

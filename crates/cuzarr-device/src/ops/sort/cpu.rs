@@ -1,4 +1,4 @@
-//! Sorting on the host, line by line, with the same keys as the kernels.
+//! Sorts elements in host memory line by line, by the same keys as the kernels.
 
 use crate::array::layout::Order;
 use crate::array::ndbuffer::NdBuffer;

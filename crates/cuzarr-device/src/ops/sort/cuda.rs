@@ -1,4 +1,4 @@
-//! Launches of `sort.cu`.
+//! Launches the kernels of `sort.cu`, which sort the lines of an array.
 
 use crate::array::dtype::DType;
 use crate::array::layout::Order;
@@ -24,7 +24,7 @@ const MOST_TILES: u64 = 1 << 15;
 
 static SORT: KernelSource = KernelSource { name: "sort", text: TEXT, headers: &[] };
 
-/// The parameters of one pass of the radix sort. `Pass` in sort.cu.
+/// The parameters of one pass of the radix sort, in the form that its kernels read. `Pass` in sort.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pass {

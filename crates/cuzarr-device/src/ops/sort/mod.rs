@@ -1,4 +1,4 @@
-//! Sorting along a dimension.
+//! Sorts the elements of an nd-buffer along a dimension.
 
 mod cpu;
 mod cuda;

@@ -1,4 +1,4 @@
-//! Applies the steps of a tail to packed host elements.
+//! Changes packed elements in host memory step by step, for example by casts.
 
 use crate::array::dtype::DType;
 use crate::ops::cast::cast;
@@ -16,12 +16,12 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// `steps` must have been accepted by [`crate::Tail::check`], or a similar check, for elements of `from` and `to`.
+    /// Takes steps that [`crate::Tail::check`], or a similar check, accepted for elements of types `from` and `to`.
     pub(crate) fn new(steps: &'a [ElementStep], from: DType, to: DType) -> Self {
         Steps { steps, from, to }
     }
 
-    /// Whether there are no steps, so that elements stay unchanged.
+    /// Whether there are no steps, so that the elements stay unchanged.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -40,8 +40,8 @@ impl<'a> Steps<'a> {
         self.steps.iter().map(after).fold(self.from.size_bytes().max(self.to.size_bytes()).max(1), usize::max)
     }
 
-    /// Applies the steps to `count` packed elements in `first`. `first` and `second` are scratch memory; the one
-    /// returned holds the result.
+    /// Applies the steps to `count` packed elements in `first`, with `second` as further scratch memory. `first` and
+    /// `second` are scratch memory; the one returned holds the result.
     pub(crate) fn run<'b>(&self, mut first: &'b mut [u8], mut second: &'b mut [u8], count: usize) -> &'b mut [u8] {
         let mut current = self.from;
         for step in self.steps {

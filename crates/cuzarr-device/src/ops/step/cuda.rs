@@ -35,7 +35,7 @@ pub(crate) struct Steps {
     steps: [Step; MAX_STEPS],
 }
 
-/// How elements are packed, and whether they are aligned. `Packed` in elements.cu.
+/// How the packed elements of a launch lie in memory, and whether both sides are aligned. `Packed` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
@@ -62,6 +62,8 @@ impl Packed {
 }
 
 impl Steps {
+    /// Converts steps that change elements to the form that kernels read.
+    ///
     /// # Errors
     /// `Unsupported` when there are more than a launch carries.
     pub(crate) fn new(steps: &[ElementStep], src_bytes: usize, dst_bytes: usize) -> Result<Steps> {

@@ -20,14 +20,14 @@ pub enum ElementStep {
     },
     /// Converts as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
     Cast {
-        /// Type before the step.
+        /// Element type before the conversion.
         from: DType,
-        /// Type after the step.
+        /// Element type after the conversion.
         to: DType,
     },
     /// Arithmetic in `dtype` with a constant.
     Arithmetic {
-        /// The operation.
+        /// The arithmetic operation, such as an addition.
         operation: Arithmetic,
         /// The type of the arithmetic: an integer or float type of 1 to 8 bytes. 2-byte floats compute in binary32 and
         /// round once.
@@ -48,7 +48,7 @@ pub enum ElementStep {
     RoundInteger {
         /// An integer type.
         dtype: DType,
-        /// Number of bits that remain, at least 1.
+        /// Number of highest bits that remain of the integer, at least 1.
         kept_bits: u32,
     },
 }

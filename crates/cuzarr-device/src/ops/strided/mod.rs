@@ -1,4 +1,4 @@
-//! Strided copies in host memory.
+//! Copies elements between strided layouts in host memory.
 //!
 //! A copy is first brought to a normal form: dimensions are ordered by the target's strides, and neighbours that
 //! continue each other are merged. An innermost run that is packed on both sides is taken as one wide element. Then one
@@ -18,8 +18,8 @@ pub(crate) struct Dimension {
     pub target: isize,
 }
 
-/// Drops dimensions of extent 1, orders the others by the target's strides (outermost first), and merges neighbours
-/// that continue each other on both sides. `None` if there are no elements.
+/// Simplifies a copy's dimensions: drops those of extent 1, orders the others by the target's strides (outermost
+/// first), and merges those that continue each other. `None` if there are no elements.
 pub(crate) fn normalize(shape: &[usize], source: &[isize], target: &[isize]) -> Option<Vec<Dimension>> {
     if shape.contains(&0) {
         return None;
@@ -117,15 +117,15 @@ struct Plane {
 }
 
 impl Plane {
-    /// The shorter and the longer side of the plane.
+    /// The two dimensions of the plane: first the shorter, then the longer one.
     fn sides(self) -> (Dimension, Dimension) {
         let (one, other) = (self.along_source, self.along_target);
         if one.extent < other.extent { (one, other) } else { (other, one) }
     }
 }
 
-/// The dimension to copy along if a plane is narrow: the index of one of the `rest`, or `rest.len()` for the plane's
-/// own longer side. `None` if the plane should be cut into blocks.
+/// Returns the dimension to copy along if a plane is too narrow. That is an index in `rest`, or `rest.len()` for the
+/// plane's own longer side. `None` if the plane should be cut into blocks.
 fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     let (short, long) = plane.sides();
     if short.extent >= SHORT {
@@ -139,7 +139,8 @@ fn longest_beside(rest: &[Dimension], plane: Plane) -> Option<usize> {
     near.max_by_key(|&axis| rest[axis].extent)
 }
 
-/// Copies runs along `long`, for every position of the short dimensions. A run is short enough for the L1 cache.
+/// Copies a run of elements along the dimension `long`, for every position of the dimensions `short`. A run is short
+/// enough for the L1 cache.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -201,7 +202,7 @@ pub(crate) fn all_rows(
     }
 }
 
-/// Copies a row of elements.
+/// Copies a row of elements, `width` bytes each, from `source` to `target`.
 ///
 /// # Safety
 /// The conditions of [`copy`].
@@ -228,6 +229,8 @@ unsafe fn copy_row(row: Dimension, width: usize, source: *const u8, target: *mut
     }
 }
 
+/// Copies a row of elements, each as one value of type `T`.
+///
 /// # Safety
 /// The conditions of [`copy`], with elements of `T`'s size.
 unsafe fn copy_row_of<T: Copy>(row: Dimension, source: *const u8, target: *mut u8) {
@@ -273,7 +276,7 @@ unsafe fn transpose_plane(plane: Plane, width: usize, source: *const u8, target:
     }
 }
 
-/// Size of the largest block in bytes. It stays in an L1 cache of 32 KiB.
+/// Size in bytes of the largest block of elements that is transposed at once. It stays in an L1 cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
 
 #[repr(align(64))]
@@ -281,9 +284,10 @@ struct StridedBlock {
     _bytes: [u8; BLOCK_BYTES],
 }
 
-/// Transposes in square blocks, through a local buffer. The rows of a block are several cache lines long on both sides.
-/// Each row lies in its own page if strides are large powers of two, and each visit to a page costs a walk through the
-/// page table. Every line is touched once, in one burst, so strides that map many lines to one cache set do no harm.
+/// Transposes a plane of elements in square blocks, through a local buffer. The rows of a block are several cache lines
+/// long on both sides. Each row lies in its own page if strides are large powers of two, and each visit to a page costs
+/// a walk through the page table. Every line is touched once, in one burst, so strides that map many lines to one cache
+/// set do no harm.
 ///
 /// `SIDE` is the block's side in elements. `SMALL` elements are 16 bytes; 0 if no power of two of them makes 16 bytes.
 ///
@@ -353,7 +357,7 @@ unsafe fn transpose_plane_of<const WIDTH: usize, const SMALL: usize, const SIDE:
     }
 }
 
-/// Sets all elements to `element`.
+/// Sets all elements of a strided array at `target` to `element`.
 ///
 /// # Safety
 /// The conditions of [`copy`] for the target.
@@ -373,9 +377,13 @@ pub(crate) unsafe fn fill(shape: &[usize], element: &[u8], target: *mut u8, stri
     });
 }
 
+/// Sets `count` packed elements at `target` to `element`.
+///
 /// # Safety
 /// `count` packed elements at `target` may be written.
 unsafe fn fill_row(element: &[u8], target: *mut u8, count: usize) {
+    /// Sets `count` packed elements to `element`, each as one value of type `T`.
+    ///
     /// # Safety
     /// The conditions of the outer function, with elements of `T`'s size.
     unsafe fn fill_row_of<T: Copy>(element: &[u8], target: *mut u8, count: usize) {

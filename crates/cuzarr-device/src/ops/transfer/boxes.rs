@@ -1,4 +1,4 @@
-//! The boxes of elements that a transfer moves, and the check that all of them lie inside their memory.
+//! The boxes of elements that a transfer moves, and the check that every box lies inside the memory on both sides.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct Transfer {
     /// Index lists of dimensions whose elements are not evenly spaced. The element numbers in the lists are multiplied
     /// by `packed_strides`.
     pub lists: Option<Arc<Lists>>,
-    /// The boxes to move. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
+    /// The boxes of elements to move. They do not overlap in the nd-buffer (nor, when gathering, in packed memory).
     pub boxes: Vec<TransferBox>,
 }
 
@@ -117,8 +117,8 @@ impl Transfer {
         }
     }
 
-    /// The lowest and the highest index of a box's elements in the packed chunk; `None` if one is negative or does not
-    /// fit.
+    /// The lowest and the highest index of a box's elements in the packed chunk; `None` if an index is negative or does
+    /// not fit.
     fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
         let first = match self.lists {
             Some(_) => item.packed_first_elem as isize,

@@ -1,4 +1,4 @@
-//! Transfers in host memory.
+//! Moves boxes of elements between packed memory and an nd-buffer, both in host memory.
 //!
 //! Unchanged elements are moved by one strided copy. All others go in tiles that fit the L1 cache: a tile of packed
 //! elements is loaded into scratch memory (unshuffling, or unpacking bits), changed by the steps, and stored. Writing
@@ -27,7 +27,7 @@ enum Direction {
 /// Where the packed elements of a box lie.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// At byte strides from this pointer.
+    /// At byte strides from the given pointer.
     Plain(*mut u8),
     /// In a byte-shuffled chunk, at element indices that begin at `first`.
     Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
@@ -35,7 +35,7 @@ enum Packed {
     Bits { chunk: *mut u8, first: usize },
 }
 
-/// Scratch memory for one tile, before and after a cast.
+/// Scratch memory for the elements of one tile, before and after a cast.
 struct Scratch {
     first: Vec<u8>,
     second: Vec<u8>,
@@ -84,6 +84,8 @@ pub(crate) unsafe fn gather(source: &NdBuffer, transfer: &Transfer, packed: *mut
     unsafe { move_boxes(Direction::Write, steps, packed, transfer, source) }
 }
 
+/// Moves every box of `transfer` between packed memory and `array`, in the given direction.
+///
 /// # Safety
 /// The conditions of [`scatter`] or [`gather`].
 unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, transfer: &Transfer, array: &NdBuffer) {
@@ -124,17 +126,18 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
     }
 }
 
-/// Smallest number of elements, along the dimensions without lists, for which each choice in the listed dimensions is
-/// moved by one strided copy. With fewer, elements are moved one by one.
+/// Least number of elements, along the dimensions without index lists, that one strided copy moves together. With
+/// fewer, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
-/// The elements along one dimension of a box. The array's stride is in bytes, the packed side's stride in its own unit.
+/// The elements along one dimension of a box, and the strides that lead to them on both sides of a copy. The array's
+/// stride is in bytes, the packed side's stride in its own unit.
 struct Line<'a> {
     extent: usize,
     packed: isize,
     array: isize,
-    /// For each element, the numbers that are multiplied by the strides `packed` and `array`. Without a list, both are the
-    /// element's number.
+    /// The dimension's index list: for each element, the numbers by which `packed` and `array` are multiplied. Without
+    /// a list, both are the element's number.
     listed: Option<ListPart<'a>>,
 }
 
@@ -145,8 +148,8 @@ impl Line<'_> {
     }
 }
 
-/// Returns the elements along each dimension of a box with lists. Strides of the packed side are in its own unit, as in
-/// [`Mover::move_box`].
+/// Returns the elements along each dimension of a box, for a transfer with index lists. Strides of the packed side are
+/// in its own unit, as in [`Mover::move_box`].
 fn lines<'a>(lists: &'a Lists, item: &TransferBox, packed_strides: &[isize], array_strides: &[isize]) -> Vec<Line<'a>> {
     let line = |(dim, &extent): (usize, &usize)| {
         let listed = lists.part(dim, item.start[dim], extent);
@@ -197,7 +200,8 @@ fn line_copy(size_bytes: usize) -> unsafe fn(&Line<'_>, Direction, usize, *mut u
     }
 }
 
-/// Copies the elements along one dimension of a box. Each has `SIZE` bytes, or `size_bytes` if `SIZE` is 0.
+/// Copies the elements along one dimension of a box between packed memory and the array. Each has `SIZE` bytes, or
+/// `size_bytes` if `SIZE` is 0.
 ///
 /// # Safety
 /// All elements of the line lie in both memories, which do not overlap, and no other thread accesses them.
@@ -218,7 +222,8 @@ unsafe fn copy_line<const SIZE: usize>(
     }
 }
 
-/// Copies elements, and converts them if the dtypes differ. The caller must know that the conversion exists.
+/// Copies the elements of `source` to `target`, and converts them if the dtypes differ. The caller must know that the
+/// conversion exists.
 ///
 /// # Safety
 /// The two have the same shape, are on the host and do not overlap. Meanwhile, no other thread writes the source or
@@ -238,7 +243,7 @@ pub(crate) unsafe fn copy(source: &NdBuffer, target: &NdBuffer) {
     unsafe { mover.move_box(source.shape(), side, (target.address() as *mut u8, target.strides())) }
 }
 
-/// Sets the elements of one box to `element`. With lists, the box counts positions in them.
+/// Sets the elements of one box of an nd-buffer to `element`. With lists, the box counts positions in them.
 ///
 /// # Safety
 /// The box lies inside `target`, which is on the host. `element` has the size of its elements. Meanwhile, no other
@@ -319,7 +324,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one box that has lists in some dimensions.
+    /// Moves one box between packed memory and the array, with index lists in some dimensions.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -345,7 +350,7 @@ impl Mover<'_> {
         });
     }
 
-    /// Moves the elements along one dimension of a box.
+    /// Moves the elements along one dimension of a box between packed memory and the array.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].
@@ -393,7 +398,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves one tile of a box through scratch memory.
+    /// Moves one tile of a box between packed memory and the array, through scratch memory.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`]; the tile fits into scratch memory.
@@ -574,8 +579,8 @@ fn packed_strides(extent: &[usize], element_bytes: usize) -> Vec<isize> {
     strides
 }
 
-/// Extents of tiles with at most `capacity` elements. Tiles are long along the innermost dimensions of the packed side
-/// (the last one) and of the array.
+/// Returns the extents of the tiles into which a box is cut, each with at most `capacity` elements. Tiles are long
+/// along the innermost dimensions of the packed side (the last one) and of the array.
 fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     const SHORTEST_RUN: usize = 64;
     let mut tile = vec![1; dimensions.len()];
@@ -597,8 +602,8 @@ fn tile_extents(dimensions: &[Dimension], capacity: usize) -> Vec<usize> {
     tile
 }
 
-/// Calls `action` for every tile, with its two offsets: the one in the array counts bytes, the one in packed memory has
-/// the unit of `Dimension::target`.
+/// Calls `action` for every tile, with its offset in the array and its offset in packed memory. The first counts bytes,
+/// the second has the unit of `Dimension::target`.
 fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMut(&[Dimension], isize, isize)) {
     let mut position = vec![0; dimensions.len()];
     let mut part = dimensions.to_vec();
@@ -623,14 +628,14 @@ fn for_each_tile(dimensions: &[Dimension], tile: &[usize], mut action: impl FnMu
     }
 }
 
-/// Calls `action` for every position, with its two offsets: the one in the array counts bytes, the one in packed memory
-/// has the unit of `Dimension::target`.
+/// Calls `action` for every position of the `outer` dimensions, with its offset in the array and its offset in packed
+/// memory. The first counts bytes, the second has the unit of `Dimension::target`.
 fn for_each_row(outer: &[Dimension], mut action: impl FnMut(isize, isize)) {
     let ones = vec![1; outer.len()];
     for_each_tile(outer, &ones, |_, array_offset, packed_offset| action(array_offset, packed_offset));
 }
 
-/// Calls `action` with the first index and the length of every run of neighbours on the packed side, in order.
+/// Calls `action` for every run of elements that are neighbours in packed memory, with its first index and its length.
 fn for_each_run(tile: &[Dimension], first: usize, mut action: impl FnMut(usize, usize)) {
     match tile.split_last() {
         Some((inner, outer)) if inner.target == 1 => {

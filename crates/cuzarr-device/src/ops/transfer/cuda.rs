@@ -38,7 +38,7 @@ pub(crate) enum Direction {
     Gather,
 }
 
-/// The source and target of a launch: base addresses, and the buffers that contain them.
+/// Source and target memory of a launch: the base addresses, and the buffers that contain these addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends<'a> {
     pub(crate) src: usize,
@@ -53,7 +53,7 @@ impl Ends<'_> {
     }
 }
 
-/// Layout of the elements on both sides of a launch, and its direction.
+/// How a launch's elements lie in packed memory and in the nd-buffer, and in which direction they move.
 struct Sides<'a> {
     direction: Direction,
     packing: Packing,
@@ -221,8 +221,8 @@ fn boxes_of(boxes: &[TransferBox], packed_strides: &[isize], sides: &Sides<'_>) 
     RegionBoxes { access_bytes: sides.array.size_bytes(), src_strides, dst_strides, items }
 }
 
-/// Whether each element of the nd-buffer is aligned, so that one access can move it. Offsets of the packed side count
-/// from the chunk's beginning, so they must be aligned, too.
+/// Whether each element of the nd-buffer is aligned, so that one memory access can move the whole element. Offsets of
+/// the packed side count from the chunk's beginning, so they must be aligned, too.
 fn array_aligned(direction: Direction, boxes: &RegionBoxes, ends: Ends<'_>, size_bytes: usize) -> bool {
     let bases = match direction {
         Direction::Scatter => (0, ends.dst),
@@ -422,7 +422,8 @@ pub(crate) fn copy(source: &NdBuffer, target: &NdBuffer, stream: &Stream) -> Res
     element_boxes(boxes, ends, &sides, &[step], stream)
 }
 
-/// One box with all elements of an nd-buffer. `dst_strides` are the strides on the other side.
+/// Makes one box with all elements of an nd-buffer, for a copy to memory with the strides `dst_strides`. `dst_strides`
+/// are the strides on the other side.
 pub(crate) fn whole(source: &NdBuffer, dst_strides: &[isize]) -> RegionBoxes {
     RegionBoxes {
         access_bytes: source.dtype().size_bytes(),
@@ -528,7 +529,7 @@ struct ListedAxis {
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// For a dimension with an index list: the first position that the boxes use, and the index of its entry in the
+    /// If the dimension has an index list: the first position that the boxes use, and the index of its entry in the
     /// table.
     listed: Option<(usize, u32)>,
 }
@@ -536,7 +537,7 @@ struct ListedAxis {
 /// Most list entries in the table of one launch: 8 MiB (16 for wide entries), which is part of the memory for tables.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Moves boxes with index lists.
+/// Moves boxes with index lists, by as many launches as their tables need.
 fn listed_boxes(
     lists: &Lists,
     packed_strides: &[isize],
@@ -574,7 +575,7 @@ fn span_of(boxes: &[TransferBox], dim: usize) -> (usize, usize) {
     (from, to - from)
 }
 
-/// Number of entries of index lists that the boxes use.
+/// Number of index list entries that boxes use, in all dimensions together.
 fn entries_of(lists: &Lists, boxes: &[TransferBox]) -> usize {
     let dims = 0..boxes.first().map_or(0, |item| item.start.len());
     dims.filter(|&dim| lists.part(dim, 0, 0).is_some()).map(|dim| span_of(boxes, dim).1).sum()
@@ -595,7 +596,7 @@ fn halves(item: &TransferBox, packed_strides: &[isize], lists: &Lists) -> (Trans
     (first, second)
 }
 
-/// Moves boxes whose list entries fit one table.
+/// Moves boxes whose index list entries fit the table of one launch.
 fn launch_listed(
     lists: &Lists,
     packed_strides: &[isize],
@@ -708,7 +709,7 @@ fn launch_listed(
     unsafe { kernel.launch(stream, grid, threads(stream.device()), arguments, &buffers) }
 }
 
-/// Writes the entries of parts of lists one after the other, in the form that kernels read: pairs of 4 or 8 bytes.
+/// Writes the pairs of parts of index lists to a table one after the other, in the form that kernels read.
 fn write_entries(parts: &[ListPart<'_>], wide: bool, table: &mut [u8]) {
     let mut rest = table;
     for part in parts {

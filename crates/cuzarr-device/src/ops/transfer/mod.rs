@@ -102,8 +102,8 @@ impl Part {
     }
 }
 
-/// Moves boxes from packed memory to `target`, and applies the steps of the transfer's tail. Returns when the elements
-/// are there.
+/// Moves boxes from packed memory to `target`, and changes the elements by the steps in `transfer.tail`. Returns when
+/// the elements are there.
 ///
 /// # Errors
 /// `InvalidArgument` when a box leaves either memory, types do not match, `target` is read-only or the two overlap;
@@ -166,8 +166,8 @@ pub fn scatter_all_on(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
     })
 }
 
-/// Moves boxes from `source` to packed memory, and applies the steps of writing of the transfer's tail. Returns when
-/// the elements are there.
+/// Moves boxes from `source` to packed memory, and changes the elements by the steps of writing in `transfer.tail`.
+/// Returns when the elements are there.
 ///
 /// Packed bytes (or packed bits) outside the boxes keep their values.
 ///
@@ -278,7 +278,8 @@ pub fn fill_boxes_on(
     }
 }
 
-/// Leases boxes of an nd-buffer in host memory for writing. With lists, leases the whole nd-buffer.
+/// Reserves boxes of an nd-buffer in host memory for writing; conflicting accesses are refused meanwhile. With lists,
+/// leases the whole nd-buffer.
 fn lease_boxes<'a>(
     target: &NdBuffer,
     lists: Option<&Lists>,

@@ -1,4 +1,4 @@
-//! Tails: the packing of elements, and the steps that change them on their way to an nd-buffer and back.
+//! Tails: how decoded elements are packed, and the steps that change the elements on the way to an nd-buffer and back.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,8 @@ pub enum Packing {
     Bits,
 }
 
-/// How elements are packed in memory, and the steps that change them on their way to an nd-buffer and back.
+/// How decoded elements are packed in memory, and the steps that change the elements on the way to an nd-buffer and
+/// back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
     /// How elements are packed in memory.
@@ -43,7 +44,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A tail for elements that are moved unchanged.
+    /// Makes a tail for plainly packed elements that move unchanged.
     pub fn plain(dtype: DType) -> Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
