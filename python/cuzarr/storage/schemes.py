@@ -5,7 +5,7 @@ from __future__ import annotations
 from cuzarr._names import did_you_mean
 
 LOCAL = ("file", "memory", "zip")
-"""Schemes of URLs for stores on this machine."""
+"""Schemes of URLs for stores on this machine: those of ``LocalStore``, ``MemoryStore`` and ``ZipStore``."""
 
 BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 """Schemes of cloud storage, each with the scheme that tables of references use for it. The first segment of their URLs is the bucket."""

@@ -12,6 +12,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::ptr;
 use std::sync::Arc;
 
 use cuzarr_device::internal::defined;
@@ -26,7 +27,8 @@ pub const STATUS_BYTES: usize = 8;
 /// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
-/// Kernels that decode one kind of frame.
+/// Kernels that decode one kind of frame. One batch holds frames of all arrays with the same decoder. So if a codec's
+/// configuration changes how its frames are decoded, each configuration has a decoder of its own.
 pub trait DeviceDecoder: Send + Sync + fmt::Debug {
     /// The name of the kind of frame, for messages and explanations.
     fn name(&self) -> &'static str;
@@ -85,6 +87,20 @@ pub enum FrameDecoder {
     Any(&'static dyn DeviceDecoder),
     /// A decoder that was made for the chunks of one array.
     Made(Arc<dyn DeviceDecoder>),
+}
+
+impl FrameDecoder {
+    /// Whether one batch can hold frames of both: of the same decoder, or of decoders that take a launch for each array.
+    pub(crate) fn is_like(&self, other: &FrameDecoder) -> bool {
+        let is_same = match (self, other) {
+            // A decoder without fields has no configuration, and need not have an address of its own.
+            (FrameDecoder::Any(one), FrameDecoder::Any(other)) => {
+                ptr::addr_eq(*one, *other) || size_of_val(*one) + size_of_val(*other) == 0
+            }
+            _ => true,
+        };
+        is_same && self.name() == other.name()
+    }
 }
 
 impl Deref for FrameDecoder {

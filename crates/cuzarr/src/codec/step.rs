@@ -98,7 +98,7 @@ impl Step {
     /// Whether both steps do the same work on a chunk. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
-            (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.name() == other.name(),
+            (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.is_like(other),
             (Step::Check { checksum, location }, Step::Check { checksum: other, location: place }) => {
                 (checksum, location) == (other, place)
             }

@@ -516,7 +516,8 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync {
     /// What the store reports.
     fn list(&self, prefix: &Key) -> Result<Vec<String>>;
 
-    /// The identity of the store, by which it can be compared with other stores.
+    /// The identity of the store, by which it can be compared with other stores. A store that shows the values of
+    /// another one under other keys adds a view ([`Identity::with_view`]), so that caches keep the two apart.
     fn identity(&self) -> Identity;
 
     /// Describes what the store can do, and how to use it best.

@@ -214,3 +214,16 @@ impl Lz4Blocks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::device::FrameDecoder;
+
+    #[test]
+    fn decoders_of_one_name_that_work_differently_share_no_batch() {
+        static OTHER: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: 0 };
+        let (sized, other) = (FrameDecoder::Any(&SIZED), FrameDecoder::Any(&OTHER));
+        assert!(sized.is_like(&sized.clone()) && !sized.is_like(&other) && !sized.is_like(&FrameDecoder::Any(&RAW)));
+    }
+}

@@ -46,7 +46,7 @@ pub(crate) struct Circumstances {
     pub(crate) slab_bytes: u64,
     /// Packed bytes of one batch that kernels decode.
     pub(crate) decode_batch_bytes: u64,
-    /// The number of innermost chunks that are read.
+    /// The number of innermost chunks that are read; 0 if they are read into host memory, where they are not counted.
     pub(crate) chunks: u64,
     /// Whether regions are read in order, and each is handed to the caller.
     pub(crate) in_turn: bool,

@@ -12,7 +12,7 @@ use crate::store::{
     Payload, ReadOutcome, ReadRequest, ReadSink, Stat, Store, StoreExt, Unfinished, Version, Workers,
 };
 
-/// Checks that a store which wraps another one passes every call on to it. `wrap` returns a store that shows all or a
+/// Checks that a store which wraps another one, and changes no keys but their prefix, passes every call on to it. `wrap` returns a store that shows all or a
 /// part of the given store. Every call must reach the inner store, and what that store says about itself must come
 /// through.
 ///
