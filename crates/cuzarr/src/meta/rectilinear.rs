@@ -56,7 +56,7 @@ pub struct RectilinearGrid {
     largest: Vec<u64>,
 }
 
-/// Collects the lengths of chunks along a dimension, and joins equal neighbours to runs.
+/// The lengths of chunks along a dimension while they are collected, with equal neighbours joined to runs.
 #[derive(Default)]
 struct Runs(Vec<Run>);
 

@@ -83,8 +83,8 @@ pub struct Unit {
     pub packed_size_bytes: usize,
     /// Whether the unit is a whole chunk, and not a piece of one. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
-    /// The boxes of results that the elements fill, in the order of results. There are several if several selections
-    /// need the chunk.
+    /// The boxes in the call's results that elements of this chunk fill, in the order of the results. There are several
+    /// if several selections need the chunk.
     pub places: Vec<Place>,
     /// Whether the decoded chunk goes to the chunk cache.
     pub keep: bool,
@@ -107,7 +107,8 @@ pub struct Place {
 }
 
 impl Unit {
-    /// Makes the box that scattering fills for `place`, if the unit's packed bytes begin at `packed_offset_bytes`.
+    /// Describes `place` for the copy of elements to a result, if the chunk's packed bytes begin at
+    /// `packed_offset_bytes`.
     pub fn transfer_box(&self, place: &Place, packed_offset_bytes: usize) -> TransferBox {
         TransferBox {
             packed_offset_bytes,
@@ -164,10 +165,11 @@ pub struct Read {
     pub units: std::ops::Range<usize>,
 }
 
-/// Requests, chunks and boxes of missing chunks that are processed together, and that fit the available memory.
+/// A part of a read that fits the available memory: requests to the store, chunks to decode, and boxes of missing
+/// chunks.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The number of the group of arrays to which the batch belongs. Arrays of a group share batches.
+    /// The number of the group of arrays whose chunks this batch reads. Arrays of a group share batches.
     pub group: usize,
     /// The requests, each with the range of its units.
     pub reads: Vec<Read>,
@@ -182,7 +184,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Makes a batch of these units and fills.
+    /// Makes a batch that reads the chunks `units`, and writes the fill value to the boxes `fills`.
     pub(crate) fn new(group: usize, units: Vec<Unit>, fills: Vec<Fill>, limits: CoalesceLimits) -> Batch {
         let (units, reads) = coalesce(units, limits);
         Batch { group, reads, units, fills, kept: Vec::new(), limits }
@@ -194,7 +196,7 @@ impl Batch {
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
     }
 
-    /// Whether the batch has no requests, no boxes to fill and no cached chunks.
+    /// Whether the batch has nothing to do: no requests, no boxes for the fill value and no cached chunks.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }
@@ -213,7 +215,7 @@ impl Batch {
         size_bytes.saturating_sub(wanted.sum()) as usize
     }
 
-    /// Offset and size of a unit's bytes in the bytes of its read; `None` if the unit has all bytes of the read.
+    /// Offset and size of a chunk's bytes in the answer to the request `read`; `None` if they are the whole answer.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
             (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {

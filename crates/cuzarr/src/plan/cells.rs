@@ -95,7 +95,7 @@ impl CellsAlong {
     }
 }
 
-/// Splits many indices along one dimension into the number of the cell and the index within it.
+/// How an index along one dimension is split into the number of its grid cell and the index within that cell.
 pub(crate) enum Splitter {
     Even(Divisor),
     Uneven(CellsAlong),

@@ -15,7 +15,7 @@ use super::source::{ChunkLayout, Source};
 use crate::codec::{Chain, Program};
 use crate::error::Result;
 
-/// Describes what a read or write of a selection would do.
+/// A description of how a read or write of a selection would be carried out, and why, without doing it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Whether a write is explained, and not a read.
@@ -68,7 +68,8 @@ pub struct CacheState {
 }
 
 impl Explanation {
-    /// Makes the explanation of a read of `selection` with this placement. Its chunks are not counted yet.
+    /// Describes how a read of `selection` would be carried out, with the route and codecs' devices that `placement`
+    /// holds. Its chunks are not counted yet.
     pub(crate) fn of_read(
         chain: &Chain,
         program: Option<&Program>,
@@ -100,7 +101,7 @@ impl Explanation {
         }
     }
 
-    /// Adds to this explanation the chunks that a plan touches.
+    /// Adds to this explanation the numbers of objects, chunks and bytes that the read `plan` touches.
     ///
     /// # Errors
     /// Errors from the codecs of an object.
@@ -121,7 +122,8 @@ impl Explanation {
         Ok(())
     }
 
-    /// Adds the chunks in `objects` objects of one layout that hold the elements at the positions `inside`.
+    /// Adds to this explanation's counts the chunks in `objects` stored objects that hold the elements at positions
+    /// `inside`.
     fn add(&mut self, source: &Source, order: &ChunkOrder, layout: &ChunkLayout, objects: u64, inside: &[(u64, u64)]) {
         let cells = |level: usize| if level == 0 { objects } else { order.cells(inside, source.cells(level)) };
         let chunks = cells(layout.levels.len() - 1);
@@ -142,7 +144,7 @@ impl Explanation {
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
     }
 
-    /// Turns this into the explanation of a write with this placement.
+    /// Turns this explanation into that of a write, with the route and codecs' devices that `placement` holds.
     #[must_use]
     pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
         Explanation {

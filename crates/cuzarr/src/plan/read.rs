@@ -56,17 +56,17 @@ pub enum Step {
     Batch(Batch),
     /// The caller must read these shard indexes first, and pass them to the plan.
     Indexes(Vec<IndexRead>),
-    /// The plan is complete.
+    /// All batches of the read have been returned, so the caller has nothing more to do.
     Done,
 }
 
 /// Why a plan stopped adding units to a batch.
 pub(crate) enum Filled {
-    /// The batch has no more room.
+    /// The batch has reached its maximum number of bytes or of boxes.
     Full,
     /// The index of a shard of this level must be learned first.
     Unknown(usize),
-    /// The plan is complete.
+    /// All elements that the plan reads have been put into batches.
     Done,
 }
 
@@ -165,7 +165,7 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
 /// The name of the array in error messages, if a call reads several arrays.
 type Label = Option<Arc<str>>;
 
-/// Plans a read: decides step by step which bytes of which objects are read, and where their elements go.
+/// The plan of a read, which decides step by step which bytes of which objects are read, and where the elements go.
 pub struct Plan {
     source: Arc<Source>,
     /// The array's number among the arrays of the call.
@@ -185,7 +185,7 @@ pub struct Plan {
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
     /// The number of entries of all shard indexes that the plan keeps in `known`.
     known_entries: usize,
-    /// Units of the chunk visited last for which the batch had no more room.
+    /// Pieces of the chunk visited last that no longer fitted the batch, and that go to the next one.
     pieces: VecDeque<Unit>,
 }
 
@@ -386,7 +386,8 @@ impl Plan {
         Plan { array, first_out, ..self }
     }
 
-    /// Adds units and fills to a batch, until the batch is full or a shard index must be read.
+    /// Adds chunks to read and boxes for the fill value to a batch, until the batch is full or a shard index must be
+    /// read.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
@@ -450,7 +451,7 @@ impl Plan {
         }
     }
 
-    /// Returns the next step for a call that has only this plan.
+    /// Returns the next batch to read, or shard indexes to fetch first, for a call that reads only this array.
     #[cfg(test)]
     fn next(&mut self, room: &Room) -> Result<Step> {
         let mut filling = Filling::new(*room);
@@ -474,7 +475,7 @@ impl Plan {
         if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
     }
 
-    /// Makes a batch from the units and fills that were collected in `filling`.
+    /// Makes a batch from the chunks to read and the boxes for the fill value that were collected in `filling`.
     pub(crate) fn hand_out(&self, filling: Filling, group: usize) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
         // Encoded chunks are usually smaller than the memory that was counted for them.

@@ -74,10 +74,10 @@ pub(crate) struct HostCopy<'a> {
 /// Limits for the scratch memory of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Maximum scratch memory that decoders take if they can, even if they are then slower:
+    /// Maximum scratch memory in bytes that decoders take if they can, even if they are then slower:
     /// [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
-    /// If a batch takes more than this, its frames are decoded in several parts, one after the other.
+    /// Scratch memory in bytes above which the frames of a batch are decoded in several parts, one after the other.
     pub(crate) most_bytes: usize,
 }
 

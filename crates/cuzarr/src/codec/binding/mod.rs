@@ -105,8 +105,8 @@ impl Program {
         Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
     }
 
-    /// Makes a program that leaves no codec to the tail: packed chunks are decoded chunks, with elements in native byte
-    /// order and C order.
+    /// Makes a program whose passes do all codecs, so that packed chunks are decoded chunks, in native byte order and C
+    /// order. No codec is left to the copy of elements to arrays (the tail).
     pub(crate) fn whole(chain: &Chain) -> Result<Program> {
         Program::build(chain, no_split(chain))
     }

@@ -45,7 +45,7 @@ impl DeviceDecoder for BloscDecoder {
         &cost::SPEEDS
     }
 
-    /// The kinds of damage that the codecs of the inner streams report.
+    /// The CUDA headers with the damage codes of the codecs whose streams lie inside Blosc frames: zstd and deflate.
     fn damages(&self) -> &'static [Header] {
         &[zstd::DAMAGE, deflate::DAMAGE]
     }

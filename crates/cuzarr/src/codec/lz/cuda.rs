@@ -27,8 +27,8 @@ static LZ_SETTLE: KernelSource =
 /// number of settled tiles for each unit, then a flag for each tile.
 const WORD_BYTES: usize = 4;
 
-/// Turns the literals and matches ("sequences") that a decoder found in a batch into decoded bytes. Can be launched
-/// many times.
+/// A prepared copy that turns the literals and matches ("sequences") that a decoder found in a batch into decoded
+/// bytes. Can be launched many times.
 pub(crate) struct LzEngine {
     plan: LzPlan,
     units: usize,
@@ -125,7 +125,7 @@ impl LzEngine {
     }
 }
 
-/// Launches the kernels of an `LzEngine`, one for each list of tiles (pieces of decoded bytes).
+/// The kernel launches of an `LzEngine`, one for each list of tiles (pieces of decoded bytes), and how far they are.
 struct Launches<'a> {
     engine: &'a LzEngine,
     task: &'a Task<'a>,

@@ -46,10 +46,9 @@ const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
 /// 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Tiles of a row with short sequences of literals and matches cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT` if the
-/// row has at most this many. Such rows end while the chains of other batches run, and segments would slow those
-/// chains. If there is no memory for marks, all units of this size become rows, so that more batches are decoded at
-/// once.
+/// Maximum number of tiles in a row (a unit that is decoded tile by tile) for which `ROW_COST_BRIEF` replaces
+/// `ROW_COST_SHORT`. Such rows end while the chains of other batches run, and segments would slow those chains. If
+/// there is no memory for marks, all units of this size become rows, so that more batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
 /// Copying each sequence by one thread (lane) is faster if all units together have this many tiles for each tile of the
@@ -145,7 +144,8 @@ struct LzChain {
 const CHAIN_BYTES: usize = stated_size(CHAINS, "LzChain");
 const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 
-/// A chain, and one tile of it, both by number. `LzTile` in lz_chains.cuh.
+/// The number of a chain (consecutive tiles of decoded bytes), and the number of one tile in it. `LzTile` in
+/// lz_chains.cuh.
 type Tile = (u32, u32);
 
 /// The order in which all tiles are decoded, and the memory that this takes.

@@ -22,7 +22,8 @@ static LZ4: KernelSource =
 /// Number of warps in each thread block that decodes LZ4 frames. A block keeps its place until its slowest frame is
 /// done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
+/// Number of threads in a thread block that corrects LZ4 tokens whose positions were guessed wrongly. Each thread mends
+/// those of one span.
 const MEND_THREADS: u32 = 64;
 /// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` of them. An
 /// exception are frames whose sequences of literals and matches are short.

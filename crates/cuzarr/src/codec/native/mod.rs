@@ -59,7 +59,7 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
-    /// Whether both have the same steps with the same codecs. Sizes may differ.
+    /// Whether `other` consists of the same steps for the same codecs as this one. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Native) -> bool {
         let alike =
             |((one, codec), (other, others)): (&(Step, String), &(Step, String))| codec == others && one.is_like(other);

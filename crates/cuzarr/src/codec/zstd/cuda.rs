@@ -43,13 +43,13 @@ const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
 /// Bytes of shared memory that a thread block of `zstd_entropy` takes.
 const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u32;
-/// With more groups of blocks than this for each multiprocessor, literals are decoded after sequences instead of beside
+/// Maximum number of groups of blocks per multiprocessor for which literals are decoded beside sequences, not after
 /// them.
 const GROUPS_BESIDE: u32 = 4;
 /// Up to this many groups of blocks for each multiprocessor, fewer blocks share a group.
 const GROUPS_ALONE: u32 = 2;
-/// Warps of a thread block of which each warp works on one unit or frame. A block keeps its place until its slowest
-/// unit is done, so it has few warps.
+/// Number of warps in a thread block, for kernels in which each warp works on one unit or frame. A block keeps its
+/// place until its slowest unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Kernels decode only chunks of fewer decoded bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;

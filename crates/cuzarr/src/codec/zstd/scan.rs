@@ -17,12 +17,12 @@ const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
 /// Minimum number of literals that are coded as four Huffman streams.
 const FOUR_STREAMS_LITERALS: usize = 6;
-/// Limits the memory that a unit's decoding tables take: `TABLE_BYTES`, and this for each encoded and decoded byte.
-/// Known writers make far larger blocks, which need less.
+/// A limit of the memory that the decoding tables of one chunk's frames take: `TABLE_BYTES`, and this for each encoded
+/// and decoded byte. Known writers make far larger blocks, which need less.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 
-/// Reads a block's bytes in order, and knows their position for errors.
+/// A reader of the bytes of a Zstandard block, which knows its position for error messages.
 #[derive(Clone, Copy)]
 struct BlockReader<'a> {
     bytes: &'a [u8],

@@ -44,7 +44,7 @@ pub(crate) enum Along {
 }
 
 impl ChunkOrder {
-    /// Sorts a selection for reading: an element that is selected twice is read for both places.
+    /// Sorts a selection for reading: an element that is selected twice goes to both of its positions in the result.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Unsupported` for points of an array with more elements than
@@ -104,7 +104,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The positions of all selected elements: per dimension, or one range for points.
+    /// The range of all positions in the selection: one range along each dimension, or a single range for points.
     pub(crate) fn whole(&self) -> Vec<(u64, u64)> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| (0, axis.count())).collect(),
@@ -150,8 +150,8 @@ impl ChunkOrder {
         self.cells(&self.whole(), cells)
     }
 
-    /// Which box of the result the positions `inside` of one cell fill, as start and extent along each of its
-    /// dimensions.
+    /// The box of the result that the positions `inside` of a grid cell fill: start and extent along each dimension of
+    /// the result.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
         // For lists and points, the box is given in positions.
         let kept = move |(dim, &positions): (usize, &(u64, u64))| match self {
@@ -345,7 +345,8 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
     Along::List { indices: indices.into(), places: places.into() }
 }
 
-/// Maps an array index along one dimension to the index in the innermost chunk, through all levels of shards.
+/// For one dimension, the grids of all chunk levels, through which an array index becomes an index in the innermost
+/// chunk.
 struct InChunk(Vec<Splitter>);
 
 impl InChunk {

@@ -43,7 +43,7 @@ impl Entries for ShardIndex {
     }
 }
 
-/// Identifies a shard's index by where it lies, for [`Plan::learn`].
+/// The location of a shard's index, by which [`Plan::learn`] knows the shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexPlace {
     /// The key of the object in which the shard lies.

@@ -40,7 +40,7 @@ pub(in crate::codec::batch) fn gather(walk: HeaderWalk, src: &Buffer, units: &[U
     gather_within(most, walk, src, units)
 }
 
-/// Like [`gather`], but for at most `most` header pieces; frames whose pieces have no room are copied whole.
+/// Like [`gather`], but with a list of at most `most` header pieces; frames with pieces beyond that are copied whole.
 pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
     // Pages that are never written take no memory.
     let mut bytes = vec![0; src.size_bytes()];
@@ -82,7 +82,7 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     Ok(bytes)
 }
 
-/// Copies one header piece to the offset in `bytes` that it names.
+/// Copies the bytes of one header piece into `bytes`, at the offset that the piece states.
 fn put(bytes: &mut [u8], piece: &[u8; PIECE_BYTES]) {
     let (place, data) = piece.split_at(PIECE_DATA);
     let (at, size) = place.split_at(8);

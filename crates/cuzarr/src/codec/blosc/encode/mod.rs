@@ -53,7 +53,7 @@ impl BloscLayout {
     }
 }
 
-/// Encodes chunks of one size to Blosc-1 containers.
+/// An encoder of chunks of one size to Blosc-1 containers, by kernels.
 #[derive(Clone, Debug)]
 pub(super) struct BloscEncoder {
     pub(super) layout: BloscLayout,

@@ -53,7 +53,7 @@ const LISTS: usize = 11;
 const ZEROED: usize = 2;
 const FILLED: usize = 4;
 
-/// Bytes of one element in each of the lists in scratch memory.
+/// Bytes of a `DeflateCounts`, an element of one of the lists that kernels keep in scratch memory.
 const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
 const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
 const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");

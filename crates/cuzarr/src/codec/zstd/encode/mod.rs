@@ -28,7 +28,7 @@ const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Encodes chunks of at most `chunk_bytes` to Zstandard frames.
+/// An encoder of chunks of at most `chunk_bytes` to Zstandard frames, by kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZstdEncoder {
     chunk_bytes: usize,
