@@ -28,8 +28,8 @@ pub struct Explanation {
     pub route: String,
     /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,
-    /// Where a write merges old elements with new ones. `None` for a read, and for a write that replaces each chunk as
-    /// a whole.
+    /// Where a write merges a chunk's old elements with new ones; `None` for reads and if each chunk is replaced as a
+    /// whole. `None` for a read, and for a write that replaces each chunk as a whole.
     pub merging: Option<Merging>,
     /// The speed estimates from which it was decided where to decode.
     pub decoding: Vec<Decoding>,

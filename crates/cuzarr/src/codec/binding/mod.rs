@@ -16,7 +16,7 @@ use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serialize
 use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
 use crate::{Error, ErrorKind, Result};
 
-/// The passes that the host or a device runs to decode and to encode, collected codec by codec.
+/// The passes over whole chunks by which the host or a device decodes and encodes, collected codec by codec.
 #[derive(Default)]
 struct Passes {
     decoding: Vec<Pass>,

@@ -10,11 +10,11 @@ use crate::codec::{Chain, Division, Program, VARIABLE, leave_nothing};
 use crate::error::Result;
 use crate::plan::costs::{Costs, Load};
 
-/// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
+/// Device memory for a batch that kernels decode, as a multiple of its packed bytes: room for stored and packed bytes.
 /// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch whose stored bytes the store hands over in device memory, as a multiple of its packed
-/// bytes. Packed chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
+/// Device memory for a batch whose stored bytes are already in device memory, as a multiple of its packed bytes. Packed
+/// chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
 /// Size of a batch of frames that the store hands over in device memory, as a multiple of the usual size. An early
@@ -44,7 +44,8 @@ pub(crate) struct Circumstances {
     pub(crate) memory_limit_bytes: u64,
     /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
-    /// Packed bytes of one batch that kernels decode.
+    /// Size of one batch that kernels decode, in packed bytes: what chunks take before elements are copied to the
+    /// result.
     pub(crate) decode_batch_bytes: u64,
     /// The number of innermost chunks that are read.
     pub(crate) chunks: u64,
@@ -62,7 +63,7 @@ pub(crate) struct Circumstances {
 pub(crate) enum Route {
     /// The host decodes elements directly into the result, which is in host memory.
     Host,
-    /// The host decodes elements of variable length.
+    /// The host decodes elements of variable length, which stay in host memory.
     Variable,
     /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
@@ -86,7 +87,8 @@ pub(crate) enum Resident {
 }
 
 impl Route {
-    /// Whether chunks of both routes can share a batch, because they need the same work and the same kernel steps.
+    /// Whether chunks on this route can share a batch with chunks on the route `other`, because the same kernels decode
+    /// them.
     pub(crate) fn is_like(&self, other: &Route) -> bool {
         match (self, other) {
             (Route::Host, Route::Host) | (Route::Hybrid(None), Route::Hybrid(None)) => true,
@@ -120,7 +122,7 @@ impl Route {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlacement {
     pub(crate) route: Route,
-    /// Packed bytes that one batch should have.
+    /// Size that one batch should have, in packed bytes: what chunks take before elements are copied to the result.
     pub(crate) batch_bytes: u64,
     device: Device,
     via_host: ViaHost,
@@ -129,9 +131,9 @@ pub(crate) struct ReadPlacement {
     weighed: Option<(Costs, Load)>,
 }
 
-/// Why the host decodes one small chunk, for explanations.
+/// The reason, shown to users, why the host decodes a read of one small chunk.
 const SMALL: &str = "the host decodes one small chunk before kernels would begin";
-/// Why the host decodes if memory is too short for kernels, for explanations.
+/// The reason, shown to users, why the host decodes if kernels would take too much memory.
 const TOO_LITTLE_MEMORY: &str = "kernels need more memory for one chunk than the limit allows";
 
 impl ReadPlacement {

@@ -50,11 +50,11 @@ pub(crate) struct WriteCircumstances {
     pub(crate) chunks: u64,
     /// Number of elements of a chunk.
     pub(crate) chunk_elements: usize,
-    /// Number of elements of the largest part of a chunk that is written.
+    /// Number of elements that are written to the chunk of which the write changes most.
     pub(crate) part_elements: usize,
-    /// How many old elements stay in the chunk of which the write replaces the smallest share.
+    /// Whether the write replaces all elements of each chunk, or some chunk keeps old elements.
     pub(crate) least: Coverage,
-    /// Whether index lists or points choose the elements.
+    /// Whether the elements to write are selected by index lists or points, and not only by ranges.
     pub(crate) has_lists: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
@@ -64,7 +64,7 @@ pub(crate) struct WriteCircumstances {
     pub(crate) takes_parts: bool,
     /// Maximum number of bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
-    /// Packed bytes of one batch that kernels encode.
+    /// Size of one batch that kernels encode, in packed bytes: what the chunks take before encoding.
     pub(crate) batch_bytes: u64,
     /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
@@ -87,35 +87,36 @@ pub(crate) enum WriteRoute {
 pub(crate) enum ChunkRoute {
     /// The chunk is packed on the device, and the store takes its packed bytes there.
     Resident,
-    /// Kernels encode the chunk.
+    /// Kernels encode the chunk in device memory, without its old elements.
     Kernels,
-    /// Kernels decode the old chunk, merge it, and encode it again.
+    /// Kernels decode the stored chunk, replace some of its elements by new ones, and encode it again.
     Merge,
-    /// The chunk is packed on the device, packed bytes cross the bus, and the host encodes them.
+    /// The chunk is packed on the device, the packed bytes are copied to host memory, and the host encodes them.
     Packed,
-    /// Elements cross the bus without being packed on the device. The host compares them, or merges them with old
-    /// elements, and encodes them.
+    /// Elements are copied to host memory without being packed on the device first. The host compares them, or merges
+    /// them with old elements, and encodes them.
     Elements,
 }
 
-/// The decision how a write from device memory is executed.
+/// The decision how a write from device memory is executed: its kernels, its buffers and what the store takes.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceWrite {
-    /// The kernels that encode; `None` when the host encodes.
+    /// The kernels that encode chunks, and the size of their batches; `None` if the host encodes.
     pub(crate) encoding: Option<DeviceEncoding>,
-    /// Whether whole chunks may be gathered in packed form, because that loses no information.
+    /// Whether whole chunks may be packed on the device, because packing keeps every bit of the elements.
     pub(crate) gathers_packed: bool,
     /// Whether the store takes whole packed chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_packed: bool,
     /// Whether the store takes encoded chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_frames: bool,
-    /// Size of a slab, the number of slabs, and how many may be in flight when a full slab is sent.
+    /// Size in bytes of a slab (a piece of pinned memory), with the number of slabs and how many may be in flight.
     pub(crate) slab_bytes: usize,
     pub(crate) slabs: usize,
     pub(crate) downloads: usize,
-    /// Number of large chunks that are gathered together, so that their parts can be written in turn.
+    /// Number of large chunks that are put together in device memory at a time, so that their parts can be written in
+    /// turn.
     pub(crate) large_chunks: usize,
-    /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
+    /// Size in bytes of the parts in which larger objects are written; `None` if all objects are written whole.
     pub(crate) part_bytes: Option<usize>,
     /// Device memory, in bytes, that the write needs beside the buffers from which slabs of pinned memory are filled.
     pub(crate) device_bytes: u64,
@@ -126,14 +127,14 @@ pub(crate) struct DeviceWrite {
 pub(crate) struct WritePlacement {
     pub(crate) route: WriteRoute,
     device: Device,
-    /// Why the host encodes although kernels could; `None` if it does not.
+    /// Why the host encodes chunks although kernels could; `None` if kernels encode them or cannot.
     left: Option<&'static str>,
     /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
     /// `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
 }
 
-/// Why the host merges if index lists choose elements, for explanations.
+/// The reason, shown to users, why the host merges old and new elements if index lists select elements.
 const LISTED: &str = "the host merges chunks of which index lists choose elements";
 
 impl WritePlacement {
@@ -158,7 +159,7 @@ impl WritePlacement {
         WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Why the host encodes although kernels could; `None` if it does not.
+    /// Why the host encodes chunks although kernels could; `None` if kernels encode them or cannot.
     #[cfg(test)]
     pub(super) fn left(&self) -> Option<&'static str> {
         self.left
