@@ -93,12 +93,12 @@ pub struct Unit {
 /// The content of a chunk cache entry: a decoded chunk, or the index of a shard. Plans do not look inside.
 pub trait Kept: Any + fmt::Debug + Send + Sync {}
 
-/// A box of a result, and where its first element lies in the packed chunk.
+/// A box in one of a read's results that a chunk fills, and where its first element lies in the packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The result's number among the results of the call.
     pub out: usize,
-    /// Index in the packed elements of the unit at which the first element of the box lies.
+    /// Index of the box's first element among the packed elements of the chunk or piece.
     pub first_elem: usize,
     /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
@@ -119,7 +119,7 @@ impl Unit {
         }
     }
 
-    /// The boxes that the unit fills, as one slice for each result.
+    /// The boxes that the chunk or piece fills, as one slice for each result.
     pub fn places_by_out(&self) -> impl Iterator<Item = &[Place]> {
         self.places.chunk_by(|one, next| one.out == next.out)
     }
@@ -135,7 +135,7 @@ impl Unit {
     }
 }
 
-/// A box of a result that has no chunk and gets the fill value.
+/// A box in one of a read's results that gets the fill value because no chunk is stored for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// The result's number among the results of the call.
@@ -171,7 +171,7 @@ pub struct Read {
 pub struct Batch {
     /// The number of the group of arrays whose chunks this batch reads. Arrays of a group share batches.
     pub group: usize,
-    /// The requests, each with the range of its units.
+    /// The requests to the store, each with the numbers of the chunks and pieces that lie in its bytes.
     pub reads: Vec<Read>,
     /// The chunks and pieces to decode, in the order of `reads`.
     pub units: Vec<Unit>,

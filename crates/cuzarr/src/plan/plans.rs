@@ -14,7 +14,7 @@ pub struct Plans {
     plans: Vec<(usize, Plan)>,
     /// For each array, where its plan is in `plans`.
     places: Vec<usize>,
-    /// Index in `plans` of the first plan that is not yet complete.
+    /// Index in `plans` of the first plan whose chunks have not all been put into batches.
     at: usize,
 }
 

@@ -64,13 +64,13 @@ pub enum Step {
 pub(crate) enum Filled {
     /// The batch has reached its maximum number of bytes or of boxes.
     Full,
-    /// The index of a shard of this level must be learned first.
+    /// The caller must first fetch the index of a shard at this level of nested shards.
     Unknown(usize),
     /// All elements that the plan reads have been put into batches.
     Done,
 }
 
-/// Which result of the call a selection fills, and where in that result its elements go.
+/// Which result of the read a selection fills, and where in that result the selection's elements go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
     out: usize,
@@ -80,22 +80,22 @@ struct Goal {
 /// Where in a result of the call the elements of a selection go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// The selection fills the whole result.
+    /// The selection fills the whole result of the call.
     Alone,
-    /// The selection fills the result's box at this index of the first dimension, which counts selections.
+    /// Selections are stacked along the result's first dimension, and this selection has the given index there.
     Stacked(usize),
-    /// The selection's elements begin at this index of the result, which has one dimension.
+    /// Selections lie one after the other in a one-dimensional result, and this selection begins at the given index.
     Behind(usize),
 }
 
 /// Which elements of an array fill one result of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultOf<'a> {
-    /// One selection fills the result. The result has its shape.
+    /// One selection of elements fills the whole result. The result has its shape.
     One(&'a Selection),
-    /// Selections of one shape and step, stacked along a new first dimension.
+    /// Selections of one shape and step fill the result, stacked along a new first dimension.
     Stack(&'a [Selection]),
-    /// Ranges of a one-dimensional array, one after the other.
+    /// Ranges of a one-dimensional array fill the result, one after the other.
     Ranges(&'a [Range<u64>]),
 }
 
@@ -168,7 +168,7 @@ type Label = Option<Arc<str>>;
 /// The plan of a read, which decides step by step which bytes of which objects are read, and where the elements go.
 pub struct Plan {
     source: Arc<Source>,
-    /// The array's number among the arrays of the call.
+    /// The number of the plan's array among all arrays that the call reads.
     array: usize,
     label: Label,
     /// The number of the plan's first result among the results of the call.
@@ -176,7 +176,7 @@ pub struct Plan {
     /// The selections in the order of their results; `goals` says where the elements of each go.
     selections: Vec<ChunkOrder>,
     goals: Vec<Goal>,
-    /// The number of the first selection that the plan has not begun to visit.
+    /// The number of the first selection whose chunks the plan has not begun to put into batches.
     next: usize,
     /// Whether all elements of a selection are read before those of the next one.
     in_turn: bool,
@@ -309,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins to visit the stored objects that the next selections need. Their number is limited so that the list of
-    /// their cells stays small, but is at least one.
+    /// Returns the array's grid with the stored objects that the next selections need, ready to be visited. Their
+    /// number is limited so that the list of their cells stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);

@@ -88,7 +88,7 @@ struct BloscFrames {
     streams: u64,
     /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     tiles: u32,
-    /// Bytes of scratch memory for shuffled blocks.
+    /// Bytes of scratch memory for the decoded but still shuffled blocks of all frames.
     work_bytes: usize,
     /// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
     threads: u32,
@@ -143,7 +143,8 @@ impl BloscStreams {
         self.decode.scratch_bytes() + self.owners.len() + self.count * STATUS_BYTES
     }
 
-    /// Decodes the streams, then reports damaged streams in the statuses of their frames.
+    /// Decodes the compressed streams, then reports each damaged stream in the status of the Blosc frame that contains
+    /// it.
     fn launch(&self, task: &Task<'_>, work: &Buffer, threads: u32) -> Result<()> {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;

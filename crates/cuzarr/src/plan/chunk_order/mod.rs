@@ -112,7 +112,8 @@ impl ChunkOrder {
         }
     }
 
-    /// Makes a walk over the grid cells that hold the elements at the positions `inside`. The grid begins at `origin`.
+    /// Makes an iterator over the grid cells that hold the selected elements at the positions `inside`. The grid begins
+    /// at `origin`.
     pub(crate) fn walk(&self, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         match self {
             ChunkOrder::Product(axes) => Walk::new(axes, origin, cells, inside),
@@ -120,7 +121,7 @@ impl ChunkOrder {
         }
     }
 
-    /// Makes a walk over all grid cells that hold selected elements, for a grid that begins at the array's first
+    /// Makes an iterator over all grid cells that hold selected elements, for a grid that begins at the array's first
     /// element.
     pub(crate) fn walk_all(&self, cells: Cells<'_>) -> Walk {
         let ndim = match self {

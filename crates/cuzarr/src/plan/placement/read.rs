@@ -20,11 +20,11 @@ const RESIDENT_FRAME_COPIES: u64 = 3;
 /// Size of a batch of frames that the store hands over in device memory, as a multiple of the usual size. An early
 /// start gains nothing for such frames, and each batch waits once for their headers.
 const LARGER_BATCHES: u64 = 4;
-/// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
+/// Number of batches that kernels should decode at once, while one more batch is fetched from the store.
 const DECODING_BATCHES: u64 = 3;
-/// Number of batches that are decoded at once if regions are read in order. Regions take memory too, and smaller
-/// batches fill them sooner. On an H200 with a limit of 2 GiB, the mean of 8 GiB took 1.04 times as long as the read
-/// alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
+/// Number of batches that kernels should decode at once if regions of an array are read one after the other. Regions
+/// take memory too, and smaller batches fill them sooner. On an H200 with a limit of 2 GiB, the mean of 8 GiB took 1.04
+/// times as long as the read alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
 /// Maximum size of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a
@@ -36,7 +36,7 @@ pub(crate) const SMALL_BYTES: usize = 128 << 10;
 pub(crate) struct Circumstances {
     /// Number of multiprocessors of the device that gets the result.
     pub(crate) multiprocessors: u32,
-    /// Number of host threads.
+    /// Number of host threads that read and decode.
     pub(crate) threads: usize,
     /// Whether the device decodes everything that it can, even if the host would be faster.
     pub(crate) force_device: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Circumstances {
     pub(crate) decode_batch_bytes: u64,
     /// The number of innermost chunks that are read.
     pub(crate) chunks: u64,
-    /// Whether regions are read in order, and each is handed to the caller.
+    /// Whether regions of the array are read in order, and each one is handed to the caller as soon as it is complete.
     pub(crate) in_turn: bool,
     /// Whether the store keeps values in the device's memory.
     pub(crate) is_resident: bool,
@@ -126,8 +126,7 @@ pub(crate) struct ReadPlacement {
     pub(crate) batch_bytes: u64,
     device: Device,
     via_host: ViaHost,
-    /// The device's costs and the load of one batch, from which it was decided where to decode; `None` if costs played
-    /// no role.
+    /// The device's decoding costs and the work in one batch, if the choice between device and host depended on them.
     weighed: Option<(Costs, Load)>,
 }
 
@@ -232,7 +231,7 @@ fn load(program: &Program, given: &Circumstances) -> Load {
     Load { threads: given.threads, frames }
 }
 
-/// Which passes of a program run on the host, and which kernels run the others.
+/// Which decoding passes of a program run on the host in a read, and which kernels run the other passes.
 struct Divided {
     /// Number of passes that run on the host.
     host_passes: usize,

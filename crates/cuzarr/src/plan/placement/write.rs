@@ -17,13 +17,13 @@ use crate::plan::write::Coverage;
 /// Number of batches that kernels should encode at once. One batch would not be enough, because its slowest piece takes
 /// as long as the whole batch. There are fewer batches if memory is short.
 pub(super) const ENCODING_BATCHES: usize = 4;
-/// Number of batches that are encoded at once if each is one large chunk, which fills the device by itself. The sooner
-/// the first one is done, the sooner its frame is on its way.
+/// Number of batches that kernels encode at once if each batch is one chunk that is large enough to keep the device
+/// busy. The sooner the first one is done, the sooner its frame is on its way.
 const ENCODING_LARGE_CHUNKS: usize = 2;
 /// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
 /// their ends. But larger batches deliver their first frames later, and nothing overlaps with the last ones.
 const BATCHES_OF_A_WRITE: u64 = 16;
-/// Size of the largest batch, as a multiple of the usual size.
+/// Size of the largest batch that kernels encode, as a multiple of the usual size of batches.
 const LARGEST_ENCODING_BATCH: u64 = 4;
 /// Chunks that are gathered in device memory for kernels begin at multiples of this.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
@@ -127,7 +127,8 @@ pub(crate) struct DeviceWrite {
 pub(crate) struct WritePlacement {
     pub(crate) route: WriteRoute,
     device: Device,
-    /// Why the host encodes chunks although kernels could; `None` if kernels encode them or cannot.
+    /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
+    /// the host.
     left: Option<&'static str>,
     /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
     /// `None` if each chunk is replaced as a whole.
@@ -159,7 +160,8 @@ impl WritePlacement {
         WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Why the host encodes chunks although kernels could; `None` if kernels encode them or cannot.
+    /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
+    /// the host.
     #[cfg(test)]
     pub(super) fn left(&self) -> Option<&'static str> {
         self.left
@@ -279,19 +281,19 @@ impl DeviceWrite {
         }
     }
 
-    /// Whether kernels encode chunks in which a write keeps this many old elements.
+    /// Whether kernels encode the chunks of which a write keeps as many old elements as `coverage` says.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
-    /// Whether chunks with this coverage go from pinned memory (slabs) directly to the store, without taking other host
-    /// memory.
+    /// Whether chunks of which a write keeps as many old elements as `coverage` says go from pinned memory directly to
+    /// the store.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
     }
 
-    /// Number of chunks to collect for the kernels: for the batches on the device, for the next one, and for the
-    /// previous one.
+    /// Number of chunks to keep collected for encoding kernels: those of the batches on the device and of two batches
+    /// more.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.encoding.as_ref().map_or(0, |encoding| encoding.chunks.saturating_mul(encoding.batches + 2))
     }
@@ -308,10 +310,10 @@ fn loses_nothing(program: &Program) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The kernels that decode old chunks of which a part is replaced. `None` if no chunk is written in part, or if the
-    /// host merges such chunks.
+    /// The kernels that decode stored chunks of which the write replaces a part; `None` if the host decodes them.
+    /// `None` if no chunk is written in part, or if the host merges such chunks.
     pub(crate) merging: Option<Arc<Native>>,
-    /// Number of chunks in a batch.
+    /// Number of chunks that kernels encode in one batch.
     pub(crate) chunks: usize,
     /// Number of batches that the device encodes at a time.
     pub(crate) batches: usize,
@@ -340,7 +342,7 @@ fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncod
         .ok_or("kernels need more memory for such chunks than the limit allows")
 }
 
-/// Chooses the kernels that decode old chunks of which a write changes a part.
+/// Chooses the kernels that decode stored chunks of which a write changes a part.
 ///
 /// # Errors
 /// The reason why the host merges them.

@@ -60,7 +60,7 @@ pub struct IndexPlace {
 pub struct IndexRead {
     /// The array's number among the arrays of the call.
     pub array: usize,
-    /// Where the index lies, as [`Plan::learn`] takes it.
+    /// The location of the shard's index, to be passed to [`Plan::learn`] with the index.
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,
@@ -90,12 +90,13 @@ pub(super) struct Shard {
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
     pub(super) inner: Vec<u64>,
-    /// The layout of the object in which the shard lies.
+    /// How the stored object in which the shard lies is divided into chunks and encoded.
     pub(super) layout: Arc<ChunkLayout>,
 }
 
 impl OpenGrid {
-    /// The layout of the object in which a cell lies, or which it is. `origin` is the cell's first element.
+    /// How the stored object that a grid cell is, or lies in, is divided into chunks and encoded. `origin` is the
+    /// cell's first element.
     pub(super) fn layout(&self, source: &Source, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
         match &self.shard {
             Some(shard) => Ok(Arc::clone(&shard.layout)),
@@ -104,7 +105,7 @@ impl OpenGrid {
     }
 }
 
-/// Where a stored chunk lies: its name, and its range in the object.
+/// A stored chunk: its name, and its byte range in the stored object.
 pub(super) struct Found {
     pub(super) name: ChunkName,
     /// Offset and size of the chunk in its object; `None` if it is the whole object.
