@@ -250,7 +250,7 @@ impl Error {
     }
 }
 
-/// Results to whose errors a caller can add where they happened: `result.at("chunk 'c/0'")`.
+/// A method of results that adds to an error where it happened: `result.at("chunk 'c/0'")`.
 pub trait ResultExt<T> {
     /// Adds `place`, such as the name of a chunk, to the front of the list that tells where the error happened (its
     /// "trail"). `place` is only called if there is an error.

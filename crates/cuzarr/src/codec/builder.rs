@@ -40,7 +40,7 @@ impl Builder {
         self.serializer.is_some()
     }
 
-    /// Opens a codec for the chain's output so far, without adding it.
+    /// Opens a codec that encodes the output of the chain built so far, without adding the codec to the chain.
     pub(crate) fn open(&self, codec: &Extension) -> Result<Found> {
         registry::open(&self.request(codec), Chain::from_extensions)
     }

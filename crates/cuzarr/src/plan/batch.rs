@@ -67,17 +67,17 @@ impl std::fmt::Display for SizeRule {
 /// A chunk, or a piece of an uncompressed chunk, and the boxes of results that its elements fill.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// The array's number among the arrays of the call.
+    /// The number of the chunk's array among all arrays that the call reads.
     pub array: usize,
     /// The name of the chunk, for error messages.
     pub name: ChunkName,
-    /// The version that the object must have; `None` for any version.
+    /// The version that the stored object must still have when its bytes are read; `None` for any version.
     pub version: Option<Version>,
     /// The range in the stored object at which the bytes of this chunk or piece lie.
     pub range: ByteRange,
     /// The sizes that the stored bytes of the chunk or piece may have.
     pub size: SizeRule,
-    /// The layout of the object to which the chunk belongs, and its codecs.
+    /// How the stored object (chunk or shard) that holds the chunk is divided into chunks and encoded.
     pub(crate) layout: Arc<ChunkLayout>,
     /// Size of the chunk or piece in bytes after all host codecs are undone.
     pub packed_size_bytes: usize,
@@ -96,7 +96,7 @@ pub trait Kept: Any + fmt::Debug + Send + Sync {}
 /// A box in one of a read's results that a chunk fills, and where its first element lies in the packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The result's number among the results of the call.
+    /// The number of the result in which the box lies, among all results of the call.
     pub out: usize,
     /// Index of the box's first element among the packed elements of the chunk or piece.
     pub first_elem: usize,
@@ -138,7 +138,7 @@ impl Unit {
 /// A box in one of a read's results that gets the fill value because no chunk is stored for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The result's number among the results of the call.
+    /// The number of the result in which the box lies, among all results of the call.
     pub out: usize,
     /// The chunk or shard that does not exist, for error messages.
     pub name: ChunkName,
@@ -151,11 +151,11 @@ pub struct Fill {
 /// One request to the store: a range of an object's bytes, and the units that lie in this range.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The array's number among the arrays of the call.
+    /// The number of the object's array among all arrays that the call reads.
     pub array: usize,
     /// The key of the stored object.
     pub key: Arc<str>,
-    /// The version that the object must have; `None` for any version.
+    /// The version that the stored object must still have when the request reads it; `None` for any version.
     pub version: Option<Version>,
     /// The range of bytes that the request asks for.
     pub range: ByteRange,
@@ -230,12 +230,12 @@ impl Batch {
 /// Limits for joining neighbouring ranges of an object to one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoalesceLimits {
-    /// Ranges are joined if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between two ranges of an object that are joined to one request.
     pub gap_bytes: u64,
     /// Maximum size of a request that was joined from several ranges.
     pub max_bytes: u64,
-    /// A request of at least this size is not joined with others. Such a read is worth its own request, and separate
-    /// reads run in parallel.
+    /// Size in bytes from which on a request is not joined with others. Such a read is worth its own request, and
+    /// separate reads run in parallel.
     pub enough_bytes: u64,
     /// Maximum size of all gaps together that the requests of one batch cover.
     pub spare_bytes: u64,

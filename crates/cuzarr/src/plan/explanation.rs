@@ -48,7 +48,7 @@ pub struct Explanation {
     pub batches: u64,
     /// Maximum number of bytes that may be in flight.
     pub memory_limit_bytes: u64,
-    /// Ranges are read by one request if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between two ranges of an object that one request reads together.
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,

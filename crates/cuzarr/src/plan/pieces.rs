@@ -52,7 +52,7 @@ pub(crate) struct PieceLimits {
     /// Maximum size in bytes of a piece: a range of a chunk's bytes that is read separately. An element is never
     /// divided.
     pub max_bytes: u64,
-    /// Wanted elements are read as one piece if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between wanted elements that are read together as one piece.
     pub gap_bytes: u64,
 }
 

@@ -28,8 +28,8 @@ use super::tour::{Tour, Want};
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads of at least this size are not joined with their neighbours: their time depends on bandwidth, not on the number
-/// of reads.
+/// Size in bytes from which on a read is not joined with neighbours, because bandwidth and not the number of reads
+/// limits it.
 const ENOUGH_BYTES: u64 = 1 << 20;
 
 /// Approximate maximum number of objects whose needed parts are listed in advance, if a plan has several selections.

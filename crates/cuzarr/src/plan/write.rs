@@ -19,7 +19,7 @@ use crate::error::Result;
 /// Bytes that the writer of a shard needs for each inner chunk, even for one that is not written. They are for the
 /// handle of its new bytes, its part of the new object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
-/// Up to this size (thousands of inner chunks), the lists of a shard's inner chunks do not count as memory of a write.
+/// Maximum size of the lists of a shard's inner chunks (thousands of them) that does not count as memory of a write.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
 /// Memory that each variable-length element needs while it is written: its offsets in the old and in the new chunk. A
 /// plan cannot know the size of the element itself.

@@ -14,14 +14,14 @@ use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("blosc.cu");
-/// A frame that stores its data uncompressed is copied in pieces of this many bytes.
+/// Size in bytes of the pieces in which a Blosc frame of uncompressed data is copied.
 const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
 /// Bytes of output that a thread block unshuffles at a time.
 const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
-/// The scratch memory for a frame's shuffled bytes begins at a multiple of this.
+/// Alignment in bytes of the scratch memory for the decoded but still shuffled bytes of each Blosc frame.
 const WORK_ALIGNMENT_BYTES: usize = 64;
-/// LZ4 streams of up to this many decoded bytes are decoded sequentially, by one warp each. `simt` has a smaller limit,
-/// so that both ways are tested.
+/// Maximum number of decoded bytes of an LZ4 stream that one warp decodes sequentially. `simt` has a smaller limit, so
+/// that both ways are tested.
 const IN_ORDER_BYTES: usize = 4 << 10;
 const IN_ORDER_SIMT_BYTES: usize = 256;
 

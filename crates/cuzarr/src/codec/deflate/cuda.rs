@@ -22,7 +22,7 @@ static DEFLATE: KernelSource = KernelSource {
     headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
 };
 
-/// Frames of this many encoded bytes and more are left to the host.
+/// Number of encoded bytes from which on the host, and not the device, decodes a deflate frame.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
 /// Bytes of output whose checksum one warp computes at a time.
 const TILE_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_TILE") as usize;

@@ -55,7 +55,7 @@ const ROW_COST_BRIEF: usize = 60;
 /// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
 /// all.
 const SHORT_SHARE: usize = 400;
-/// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
+/// Maximum number of tiles in a unit that is never cut into segments, because a second pass would gain nothing.
 const SHORT_ROW: usize = 16;
 /// Time to turn the marks of one tile into bytes, relative to the time to decode a tile directly to bytes.
 /// `SETTLE_COST_SHORT` is for short sequences.

@@ -25,12 +25,12 @@ const WARPS_PER_BLOCK: u32 = 2;
 /// Number of threads in a thread block that corrects LZ4 tokens whose positions were guessed wrongly. Each thread mends
 /// those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` of them. An
-/// exception are frames whose sequences of literals and matches are short.
+/// Maximum size of LZ4 frames that one warp each decodes sequentially if a batch has at least `ENOUGH_IN_ORDER` of
+/// them. An exception are frames whose sequences of literals and matches are short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that
-/// both ways are tested.
+/// Maximum size of LZ4 frames that are always decoded sequentially, by one warp each. `simt` has a smaller limit, so
+/// that both ways are tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 

@@ -21,7 +21,7 @@ use crate::codec::device::{FrameDecoder, Headers};
 use crate::codec::step::{CHECKSUM_BYTES, Location};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// In the memory between two steps, chunks begin at multiples of this.
+/// Alignment in bytes of each chunk in the device memory between two decoding steps.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
 /// Where the chunks of a batch lie in device memory: ranges of one buffer.

@@ -25,7 +25,7 @@ pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
 /// Upper limit of real match offsets; larger values stand for repeated offsets until kernels have resolved them.
 const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
-/// In scratch memory, the literals of a block begin at a multiple of this.
+/// Alignment in bytes of the literals of each Zstandard block in scratch memory.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 /// A sequence of literals and a match counts as short if it decodes to fewer bytes than this.
 const SHORT_SEQUENCE_BYTES: u64 = 16;

@@ -40,7 +40,8 @@ struct PointWalk {
     origin: Vec<u64>,
     cells: Vec<CellsAlong>,
     end: usize,
-    /// The current cell holds the points `from..to`. The first of them lies in `chunk`.
+    /// The points in the current grid cell, which are consecutive in the order of the walk: `from..to`. The first of
+    /// them lies in `chunk`.
     from: usize,
     to: usize,
     chunk: usize,

@@ -25,7 +25,7 @@ const ENCODING_LARGE_CHUNKS: usize = 2;
 const BATCHES_OF_A_WRITE: u64 = 16;
 /// Size of the largest batch that kernels encode, as a multiple of the usual size of batches.
 const LARGEST_ENCODING_BATCH: u64 = 4;
-/// Chunks that are gathered in device memory for kernels begin at multiples of this.
+/// Alignment in bytes of the chunks that are put together in device memory for kernels.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
 /// Number of slabs (pieces of pinned memory) that may be on their way to the host before the write waits for the
@@ -433,7 +433,7 @@ impl DeviceEncoding {
     }
 }
 
-/// The distance in bytes between the beginnings of gathered chunks.
+/// The distance in bytes between the beginnings of chunks of `size_bytes` that are put together in device memory.
 pub(crate) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
 }

@@ -58,7 +58,7 @@ pub struct IndexPlace {
 /// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
-    /// The array's number among the arrays of the call.
+    /// The number of the shard's array among all arrays that the call reads.
     pub array: usize,
     /// The location of the shard's index, to be passed to [`Plan::learn`] with the index.
     pub place: IndexPlace,
@@ -66,9 +66,9 @@ pub struct IndexRead {
     pub range: ByteRange,
     /// Size of the encoded index in bytes.
     pub size_bytes: u64,
-    /// The version that the object must have, if the index of an outer shard led here.
+    /// The version that the stored object must still have, if the index of an outer shard told where this index lies.
     pub version: Option<Version>,
-    /// The layout of the object in which the index lies.
+    /// How the stored object in which the index lies is divided into chunks and encoded.
     pub(crate) layout: Arc<ChunkLayout>,
     /// The name of the shard, for error messages.
     pub name: ChunkName,

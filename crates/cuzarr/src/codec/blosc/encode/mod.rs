@@ -13,7 +13,7 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// In the memory that encoders read, streams begin at multiples of this.
+/// Alignment in bytes of each stream in the device memory that the encoders of Blosc streams read.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
 /// How chunks are cut into blocks and streams, and what is written into the header.
