@@ -118,7 +118,7 @@ impl Step {
     }
 }
 
-/// Where a checksum or another header stands.
+/// Where a checksum or another header stands: before or after the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The checksum or header stands before the data.

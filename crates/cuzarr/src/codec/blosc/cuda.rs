@@ -29,7 +29,7 @@ static WALK: KernelSource = KernelSource {
 /// Number of warps in each thread block that decodes the streams inside Blosc frames. A block keeps its place until its
 /// slowest stream is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Number of thread blocks that a multiprocessor holds at once.
+/// Number of thread blocks that a multiprocessor holds at once, for the kernel that unshuffles tiles of Blosc frames.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
 /// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.

@@ -61,9 +61,9 @@ const SHORT_ROW: usize = 16;
 /// `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// A unit with enough other units beside it is cut into one segment for each `SEGMENT_TILES` of its tiles. At most, it
-/// gets one for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units
-/// keep the device busy. Short segments wait less.
+/// Number of tiles in each segment into which a large unit is cut, if enough other units are decoded beside it. At
+/// most, it gets one for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the
+/// other units keep the device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
 /// Number of chains (runs of tiles of one unit) that are decoded in turns: one tile of each chain, then the next of
@@ -153,10 +153,10 @@ type Tile = (u32, u32);
 struct LzPlan {
     tile_bytes: usize,
     chains: Vec<LzChain>,
-    /// Numbers of the chains that are decoded directly to bytes.
+    /// Numbers of the chains of tiles that are decoded directly to bytes.
     rows: Vec<u32>,
-    /// Numbers of the chains that are decoded to marks first, and then to bytes. They are sorted: the first segments of
-    /// all units, then the second ones, and so on.
+    /// Numbers of the chains of tiles that are decoded to marks first, and then to bytes. They are sorted: the first
+    /// segments of all units, then the second ones, and so on.
     segments: Vec<u32>,
     /// Number of tiles in all chains that are decoded directly to bytes, without marks.
     row_tiles: usize,
@@ -164,7 +164,7 @@ struct LzPlan {
     /// time.
     parts: Vec<LzPart>,
     flags: u32,
-    /// Number of marks in the part of the segments that has most.
+    /// Number of marks (one for each decoded byte) in the largest part of the segments.
     mark_count: u64,
 }
 
@@ -215,8 +215,8 @@ impl LzPlan {
         plan
     }
 
-    /// Divides the segments into parts of about `part_tiles` tiles, and sets where in the shared memory each segment
-    /// has its marks.
+    /// Divides the segments into parts of about `part_tiles` tiles, and sets where each segment's marks begin in the
+    /// memory for marks.
     fn divide(&mut self, part_tiles: usize) {
         let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {

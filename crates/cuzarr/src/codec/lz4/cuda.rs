@@ -51,9 +51,9 @@ pub(super) struct Lz4Decoder {
     header_bytes: usize,
 }
 
-/// Decodes frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
+/// The decoder of frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
 pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
-/// Decodes frames of a single block with nothing around it.
+/// The decoder of frames that are a single LZ4 block with nothing around it.
 pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
 impl DeviceDecoder for Lz4Decoder {

@@ -72,7 +72,7 @@ pub(super) struct Encoded {
     /// The steps that the device runs over packed chunks before it makes frames.
     pub(super) undo: Undo,
     pub(super) encoder: Arc<dyn DeviceEncoder>,
-    /// Which pass makes frames, counted in order of encoding.
+    /// The number, in order of encoding, of the pass that makes frames.
     pub(super) pass: usize,
 }
 
@@ -93,7 +93,8 @@ impl Division {
         self.native.filter(|_| self.host_passes == 0)
     }
 
-    /// Why the last of the passes on the host runs there. The passes before it have to run there too.
+    /// Why the last decoding pass that the host runs is not left to the device. The passes before it have to run there
+    /// too.
     pub(crate) fn first_reason(&self) -> Option<&'static str> {
         self.via_host.last().map(|(_, reason)| *reason)
     }

@@ -15,7 +15,7 @@ use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where one codec of an array runs, in a read or write.
+/// Whether one codec of an array runs on the device or on the host in a read or write, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The name of the codec.

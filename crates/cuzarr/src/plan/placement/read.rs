@@ -51,7 +51,7 @@ pub(crate) struct Circumstances {
     pub(crate) chunks: u64,
     /// Whether regions of the array are read in order, and each one is handed to the caller as soon as it is complete.
     pub(crate) in_turn: bool,
-    /// Whether the store keeps values in the device's memory.
+    /// Whether the store keeps its objects in the memory of the device.
     pub(crate) is_resident: bool,
     /// Bytes of the result, if one chunk of a local store is read into contiguous memory.
     pub(crate) one_chunk_bytes: Option<usize>,
@@ -174,7 +174,7 @@ impl ReadPlacement {
         self.route.name()
     }
 
-    /// Where each codec runs, in order of encoding.
+    /// For each codec, in order of encoding, whether it runs on the device, or why it runs on the host.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         self.via_host.places(chain, self.device)
     }

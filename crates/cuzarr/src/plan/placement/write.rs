@@ -58,7 +58,7 @@ pub(crate) struct WriteCircumstances {
     pub(crate) has_lists: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
-    /// Whether the store keeps values in the device's memory.
+    /// Whether the store keeps its objects in the memory of the device.
     pub(crate) is_resident: bool,
     /// Whether each object is a single chunk, and the store writes objects part by part.
     pub(crate) takes_parts: bool,
@@ -178,7 +178,7 @@ impl WritePlacement {
         }
     }
 
-    /// Where each codec runs, in order of encoding.
+    /// For each codec, in order of encoding, whether it runs on the device, or why it runs on the host.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         encoding_places(chain, self.device, self.left)
     }

@@ -50,8 +50,8 @@ pub struct IndexPlace {
     pub key: Arc<str>,
     /// The offset of the shard in the object.
     pub shard_offset: u64,
-    /// How deeply the shard is nested; 0 for an object. It is needed because the first inner shard may begin at the
-    /// same byte as the outer one.
+    /// The nesting depth of the shard: 0 if it is a stored object, more for a shard inside another. It is needed
+    /// because the first inner shard may begin at the same byte as the outer one.
     pub level: usize,
 }
 
