@@ -69,7 +69,7 @@ pub struct CacheState {
 
 impl Explanation {
     /// Describes how a read of `selection` would be carried out, with the route and codecs' devices that `placement`
-    /// holds. Its chunks are not counted yet.
+    /// holds. The chunks of the read are not counted yet.
     pub(crate) fn of_read(
         chain: &Chain,
         program: Option<&Program>,

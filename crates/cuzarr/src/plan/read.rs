@@ -309,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Returns the array's grid with the stored objects that the next selections need, ready to be visited. Their
-    /// number is limited so that the list of their cells stays small, but is at least one.
+    /// Returns the array's grid with the stored objects that the next selections need, ready to be visited. The number
+    /// of selections is limited so that the list of grid cells stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);

@@ -36,7 +36,7 @@ pub(crate) const BRIEF_OFFSETS: usize = defined(SEQUENCES, "CUZARR_LZ_BRIEF_OFFS
 /// Bytes of a mark: a number that stands for one decoded byte, or for the place to copy this byte from.
 const MARK_BYTES: usize = size_of::<u32>();
 /// Maximum number of parts that are decoded one after the other, so that the marks of all parts share one memory. Each
-/// adds a row of tiles and of settled segments.
+/// part adds a row of tiles and of settled segments.
 const MOST_PARTS: usize = 8;
 /// Number of decoded bytes that one thread writes in a tile, the output of a thread block.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
@@ -61,9 +61,9 @@ const SHORT_ROW: usize = 16;
 /// `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// Number of tiles in each segment into which a large unit is cut, if enough other units are decoded beside it. At
-/// most, it gets one for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the
-/// other units keep the device busy. Short segments wait less.
+/// Number of tiles in each segment into which a large unit is cut, if enough other units are decoded beside it. A unit
+/// gets at most one segment for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other,
+/// the other units keep the device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
 /// Number of chains (runs of tiles of one unit) that are decoded in turns: one tile of each chain, then the next of

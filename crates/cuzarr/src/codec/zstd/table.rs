@@ -206,8 +206,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the tables `other` of a single unit (the Zstandard frames of one chunk) to these tables. Its ranges begin
-    /// at 0 there, and are `src` and `dst` here. Returns false if their sizes differ.
+    /// Adds the tables `other` of a single unit (the Zstandard frames of one chunk) to these tables. The unit's ranges
+    /// begin at 0 there, and are `src` and `dst` here. Returns false if their sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {

@@ -21,8 +21,8 @@ const HEADER: &str = include_str!("lz4_encode.cuh");
 /// entry of a chunk's last literals has `TRAIL_BYTES`.
 const PIECE_ENTRY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_ENTRY_BYTES") as usize;
 const TRAIL_BYTES: usize = defined(TEXT, "CUZARR_LZ4_TRAIL_BYTES") as usize;
-/// Number of bytes in each of the pieces into which a chunk is cut to be encoded. Its matches may begin in the
-/// `HISTORY_BYTES` before it. Both are small on `simt`, so that small chunks have several pieces.
+/// Number of bytes in each of the pieces into which a chunk is cut to be encoded. The matches of a piece may begin in
+/// the `HISTORY_BYTES` before it. Both are small on `simt`, so that small chunks have several pieces.
 const PIECE_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_BYTES") as usize;
 const HISTORY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_HISTORY_BYTES") as usize;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
