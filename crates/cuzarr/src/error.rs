@@ -71,7 +71,7 @@ kinds! {
     EncodeFailed,
     /// A key leads outside the store, or is not valid.
     KeyInvalid,
-    /// The store failed.
+    /// The store (a file system, server or other backend) could not carry out a request.
     StoreFailed,
     /// The store denies the operation to this user.
     PermissionDenied,
@@ -85,7 +85,7 @@ kinds! {
     DeviceUnavailable,
     /// A library for this operation was not found, or is too old.
     LibraryMissing,
-    /// The memory budget refused the request.
+    /// The operation needs more bytes than a limit, such as `memory_limit`, allows.
     BudgetExceeded,
     /// The device or the host is out of memory.
     OutOfMemory,
@@ -93,14 +93,16 @@ kinds! {
     KernelCompileFailed,
     /// The device's driver reported a failure.
     DeviceFailed,
-    /// The host would have to do part of the work, and `strict` forbids it.
+    /// A part of the read or write would have to run on the host instead of the device, and the setting `strict`
+    /// forbids it.
     FallbackRefused,
-    /// The work was cancelled.
+    /// The call was stopped because its cancellation token was cancelled.
     Cancelled,
 }
 
 impl ErrorKind {
-    /// Whether the kind says that the store failed or refused, so that it is not known what is stored.
+    /// Whether this kind of error means that the store failed or refused a request, so that it is not known what is
+    /// stored.
     pub(crate) const fn is_of_store(self) -> bool {
         matches!(self, ErrorKind::StoreFailed | ErrorKind::PermissionDenied)
     }
@@ -121,7 +123,8 @@ struct Inner {
     trail: Vec<String>,
     hint: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Whether the message already contains the text of `source`, so that it is not printed twice.
+    /// Whether the error's message already contains the text of its cause `source`, so that this text is not printed
+    /// twice.
     is_source_told: bool,
     others: Vec<Error>,
 }
@@ -157,8 +160,8 @@ impl Error {
         }))
     }
 
-    /// Adds `place`, which says where the error happened, to the front of the error's trail. Each caller adds its place
-    /// as the error passes, so the trail reads array → chunk → codec → device.
+    /// Adds `place`, such as the name of a chunk, to the front of the list that tells where the error happened (its
+    /// "trail"). Each caller adds its place as the error passes, so the trail reads array → chunk → codec → device.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.0.trail.insert(0, shortened(place.into()));
@@ -221,7 +224,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The message: what happened, without trail, hint and cause.
+    /// The message: what happened, without where it happened, the hint and the cause.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -247,10 +250,10 @@ impl Error {
     }
 }
 
-/// Adds to the error of a result where it happened: `result.at("chunk 'c/0'")`.
+/// A method of results that adds to an error where it happened: `result.at("chunk 'c/0'")`.
 pub trait ResultExt<T> {
-    /// Adds `place`, which says where the error happened, to the front of the error's trail. `place` is only called if
-    /// there is an error.
+    /// Adds `place`, such as the name of a chunk, to the front of the list that tells where the error happened (its
+    /// "trail"). `place` is only called if there is an error.
     fn at<P: Into<String>>(self, place: impl FnOnce() -> P) -> Result<T>;
 }
 

@@ -168,7 +168,8 @@ pub mod run {
         &mut options.tuning
     }
 
-    /// Packed bytes that one batch of a read into memory of `device` should have.
+    /// Size that one batch of a read into memory of `device` should have, in packed bytes (of chunks before the last
+    /// copy).
     pub fn batch_bytes(options: &Options, device: Device) -> u64 {
         options.batch_bytes(device)
     }

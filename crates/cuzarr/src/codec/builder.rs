@@ -11,7 +11,7 @@ use super::{ChunkSpec, bytes};
 use crate::meta::{Endian, Extension};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Builds a chain of codecs one by one, and checks that each one accepts the output of the codec before it.
+/// A chain of codecs that is built one by one, with a check that each codec accepts the output of the one before it.
 pub(crate) struct Builder {
     zarr_format: u8,
     spec: ChunkSpec,
@@ -40,7 +40,7 @@ impl Builder {
         self.serializer.is_some()
     }
 
-    /// Opens a codec for the chain's output so far, without adding it.
+    /// Opens a codec that encodes the output of the chain built so far, without adding the codec to the chain.
     pub(crate) fn open(&self, codec: &Extension) -> Result<Found> {
         registry::open(&self.request(codec), Chain::from_extensions)
     }

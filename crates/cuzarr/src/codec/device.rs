@@ -24,7 +24,8 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status in which kernels report damage, one for each frame.
 pub const STATUS_BYTES: usize = 8;
 
-/// Every frame that kernels decode is smaller than this, encoded and decoded: kernels count positions in 32 bits.
+/// Exclusive upper limit of the encoded and of the decoded bytes of a frame for kernels, which count positions in 32
+/// bits.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame. One batch holds frames of all arrays with the same decoder. So if a codec's
@@ -266,7 +267,7 @@ pub struct Task<'a> {
 }
 
 const ENCODED: &str = include_str!("batch/encode/encoded.cuh");
-/// In the memory that an [`Encode`] returns, frames begin at multiples of this.
+/// Alignment in bytes of each frame in the memory that an [`Encode`] returns.
 pub const FRAME_ALIGNMENT_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ALIGNMENT") as usize;
 /// Bytes of the entry that [`Launched::frames`] has for each frame: its offset and its size.
 pub const FRAME_ENTRY_BYTES: usize = defined(ENCODED, "CUZARR_FRAME_ENTRY_BYTES") as usize;

@@ -45,9 +45,9 @@ pub trait ExternalCodecs: Send + Sync {
 
 /// A codec that decodes and encodes whole chunks in host memory. Arrays are elements in native byte order, C order.
 pub trait HostCodec: Send + Sync + fmt::Debug {
-    /// Decodes a chunk.
+    /// Decodes the encoded bytes of a whole chunk, and returns the decoded bytes.
     fn decode(&self, encoded: &[u8]) -> Result<Vec<u8>>;
-    /// Encodes a chunk.
+    /// Encodes the decoded bytes of a whole chunk, and returns the encoded bytes.
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>>;
 }
 

@@ -115,10 +115,10 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
     /// The shape, data type and fill value of the array after encoding.
     fn encoded_spec(&self) -> &ChunkSpec;
 
-    /// Decodes a whole chunk.
+    /// Decodes the encoded array of a whole chunk into `decoded`.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Encodes a whole chunk; `encoded` has the size of the array after encoding.
+    /// Encodes the decoded array of a whole chunk into `encoded`; `encoded` has the size of the array after encoding.
     fn encode_into(&self, decoded: &[u8], encoded: &mut [u8]) -> Result<()>;
 
     /// Whether decoding leaves all bytes as they are.
@@ -157,10 +157,10 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     /// The size of a chunk's encoded bytes, as far as it is known.
     fn encoded_size(&self) -> Size;
 
-    /// Decodes a whole chunk to elements in native byte order.
+    /// Decodes the encoded bytes of a whole chunk to elements in native byte order.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Encodes a whole chunk.
+    /// Encodes the elements of a whole chunk, and returns the encoded bytes.
     fn encode(&self, decoded: Cow<'_, [u8]>) -> Result<Vec<u8>>;
 
     /// The kernels that decode chunks of this codec, if there are any.

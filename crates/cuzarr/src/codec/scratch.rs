@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Buffers of at most this size are kept for later use; larger ones are freed.
+/// Maximum size of a scratch buffer that a thread keeps for later use; larger buffers are freed.
 const KEPT_BYTES: usize = 64 << 20;
 
 thread_local! {

@@ -64,7 +64,7 @@ pub enum Step {
     },
 }
 
-/// Changes all elements of a chunk, or their order, while it copies them.
+/// A copy of all elements of a chunk that changes the elements or their order.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// How the input is packed, and the steps that each element goes through.
@@ -95,7 +95,7 @@ impl Map {
 }
 
 impl Step {
-    /// Whether both steps do the same work on a chunk. Sizes may differ.
+    /// Whether this step and `other` do the same work on a chunk. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::Decode { decoder, .. }, Step::Decode { decoder: other, .. }) => decoder.is_like(other),
@@ -118,7 +118,7 @@ impl Step {
     }
 }
 
-/// Where a checksum or another header stands.
+/// Where a checksum or another header stands: before or after the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The checksum or header stands before the data.

@@ -106,7 +106,8 @@ fn add(builder: &mut Builder, codec: &Map<String, Value>, endian: &mut Endian) -
     builder.push(opened)
 }
 
-/// Views the array so far as one of the type `view`, which the next filter expects.
+/// Adds a codec, if needed, that views the filters' output so far as elements of the type `view`, which the next filter
+/// expects.
 fn reinterpret(builder: &mut Builder, endian: Endian, view: NumpyDType) -> Result<()> {
     let current = &builder.current;
     let units = current.data_type.stored_swap_units(endian);

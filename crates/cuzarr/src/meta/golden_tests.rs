@@ -39,7 +39,7 @@ fn is_array(case: &Value) -> bool {
     case.get("shape").is_some()
 }
 
-/// Every array of both Zarr formats, with the case that it is from.
+/// Every test case (of both Zarr formats) that is an array: the name of the case, the case, and the array's metadata.
 fn arrays() -> Vec<(String, Value, ArrayMetadata)> {
     let all = [cases(ZARR_3), cases(ZARR_2)].concat();
     let read_array = |case: Value| match read(&case, "") {

@@ -17,7 +17,7 @@ pub struct Run {
     pub edge: u64,
     /// Number of chunks in the run.
     pub count: u64,
-    /// Number of the run's first chunk along the dimension.
+    /// The number, along the dimension, of the first chunk in this run.
     pub first_chunk: u64,
     /// Index, along the dimension, of the run's first element.
     pub start: u64,
@@ -56,7 +56,7 @@ pub struct RectilinearGrid {
     largest: Vec<u64>,
 }
 
-/// Collects the lengths of chunks along a dimension, and joins equal neighbours to runs.
+/// The lengths of chunks along a dimension while they are collected, with equal neighbours joined to runs.
 #[derive(Default)]
 struct Runs(Vec<Run>);
 

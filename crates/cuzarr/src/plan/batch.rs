@@ -67,24 +67,24 @@ impl std::fmt::Display for SizeRule {
 /// A chunk, or a piece of an uncompressed chunk, and the boxes of results that its elements fill.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// The array's number among the arrays of the call.
+    /// The number of the chunk's array among all arrays that the call reads.
     pub array: usize,
     /// The name of the chunk, for error messages.
     pub name: ChunkName,
-    /// The version that the object must have; `None` for any version.
+    /// The version that the stored object must still have when its bytes are read; `None` for any version.
     pub version: Option<Version>,
     /// The range in the stored object at which the bytes of this chunk or piece lie.
     pub range: ByteRange,
     /// The sizes that the stored bytes of the chunk or piece may have.
     pub size: SizeRule,
-    /// The layout of the object to which the chunk belongs, and its codecs.
+    /// How the stored object (chunk or shard) that holds the chunk is divided into chunks and encoded.
     pub(crate) layout: Arc<ChunkLayout>,
     /// Size of the chunk or piece in bytes after all host codecs are undone.
     pub packed_size_bytes: usize,
     /// Whether the unit is a whole chunk, and not a piece of one. Otherwise it is a piece of an uncompressed chunk.
     pub whole: bool,
-    /// The boxes of results that the elements fill, in the order of results. There are several if several selections
-    /// need the chunk.
+    /// The boxes in the call's results that elements of this chunk fill, in the order of the results. There are several
+    /// if several selections need the chunk.
     pub places: Vec<Place>,
     /// Whether the decoded chunk goes to the chunk cache.
     pub keep: bool,
@@ -93,12 +93,12 @@ pub struct Unit {
 /// The content of a chunk cache entry: a decoded chunk, or the index of a shard. Plans do not look inside.
 pub trait Kept: Any + fmt::Debug + Send + Sync {}
 
-/// A box of a result, and where its first element lies in the packed chunk.
+/// A box in one of a read's results that a chunk fills, and where its first element lies in the packed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The result's number among the results of the call.
+    /// The number of the result in which the box lies, among all results of the call.
     pub out: usize,
-    /// Index in the packed elements of the unit at which the first element of the box lies.
+    /// Index of the box's first element among the packed elements of the chunk or piece.
     pub first_elem: usize,
     /// Start of the box along each dimension of the result.
     pub start: Vec<usize>,
@@ -107,7 +107,8 @@ pub struct Place {
 }
 
 impl Unit {
-    /// Makes the box that scattering fills for `place`, if the unit's packed bytes begin at `packed_offset_bytes`.
+    /// Describes `place` for the copy of elements to a result, if the chunk's packed bytes begin at
+    /// `packed_offset_bytes`.
     pub fn transfer_box(&self, place: &Place, packed_offset_bytes: usize) -> TransferBox {
         TransferBox {
             packed_offset_bytes,
@@ -118,7 +119,7 @@ impl Unit {
         }
     }
 
-    /// The boxes that the unit fills, as one slice for each result.
+    /// The boxes that the chunk or piece fills, as one slice for each result.
     pub fn places_by_out(&self) -> impl Iterator<Item = &[Place]> {
         self.places.chunk_by(|one, next| one.out == next.out)
     }
@@ -134,10 +135,10 @@ impl Unit {
     }
 }
 
-/// A box of a result that has no chunk and gets the fill value.
+/// A box in one of a read's results that gets the fill value because no chunk is stored for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The result's number among the results of the call.
+    /// The number of the result in which the box lies, among all results of the call.
     pub out: usize,
     /// The chunk or shard that does not exist, for error messages.
     pub name: ChunkName,
@@ -150,11 +151,11 @@ pub struct Fill {
 /// One request to the store: a range of an object's bytes, and the units that lie in this range.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// The array's number among the arrays of the call.
+    /// The number of the object's array among all arrays that the call reads.
     pub array: usize,
     /// The key of the stored object.
     pub key: Arc<str>,
-    /// The version that the object must have; `None` for any version.
+    /// The version that the stored object must still have when the request reads it; `None` for any version.
     pub version: Option<Version>,
     /// The range of bytes that the request asks for.
     pub range: ByteRange,
@@ -164,12 +165,13 @@ pub struct Read {
     pub units: std::ops::Range<usize>,
 }
 
-/// Requests, chunks and boxes of missing chunks that are processed together, and that fit the available memory.
+/// A part of a read that fits the available memory: requests to the store, chunks to decode, and boxes of missing
+/// chunks.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The number of the group of arrays to which the batch belongs. Arrays of a group share batches.
+    /// The number of the group of arrays whose chunks this batch reads. Arrays of a group share batches.
     pub group: usize,
-    /// The requests, each with the range of its units.
+    /// The requests to the store, each with the numbers of the chunks and pieces that lie in its bytes.
     pub reads: Vec<Read>,
     /// The chunks and pieces to decode, in the order of `reads`.
     pub units: Vec<Unit>,
@@ -182,7 +184,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Makes a batch of these units and fills.
+    /// Makes a batch that reads the chunks `units`, and writes the fill value to the boxes `fills`.
     pub(crate) fn new(group: usize, units: Vec<Unit>, fills: Vec<Fill>, limits: CoalesceLimits) -> Batch {
         let (units, reads) = coalesce(units, limits);
         Batch { group, reads, units, fills, kept: Vec::new(), limits }
@@ -194,7 +196,7 @@ impl Batch {
         Batch::new(self.group, self.units.into_iter().chain(kept).collect(), self.fills, self.limits)
     }
 
-    /// Whether the batch has no requests, no boxes to fill and no cached chunks.
+    /// Whether the batch has nothing to do: no requests, no boxes for the fill value and no cached chunks.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty() && self.fills.is_empty() && self.kept.is_empty()
     }
@@ -213,7 +215,7 @@ impl Batch {
         size_bytes.saturating_sub(wanted.sum()) as usize
     }
 
-    /// Offset and size of a unit's bytes in the bytes of its read; `None` if the unit has all bytes of the read.
+    /// Offset and size of a chunk's bytes in the answer to the request `read`; `None` if they are the whole answer.
     pub fn unit_span(&self, read: &Read, unit: usize) -> Option<(usize, usize)> {
         match (read.range, self.units[unit].range) {
             (ByteRange::Span { offset: begin, .. }, ByteRange::Span { offset, size_bytes }) => {
@@ -228,12 +230,12 @@ impl Batch {
 /// Limits for joining neighbouring ranges of an object to one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoalesceLimits {
-    /// Ranges are joined if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between two ranges of an object that are joined to one request.
     pub gap_bytes: u64,
     /// Maximum size of a request that was joined from several ranges.
     pub max_bytes: u64,
-    /// A request of at least this size is not joined with others. Such a read is worth its own request, and separate
-    /// reads run in parallel.
+    /// Size in bytes from which on a request is not joined with others. Such a read is worth its own request, and
+    /// separate reads run in parallel.
     pub enough_bytes: u64,
     /// Maximum size of all gaps together that the requests of one batch cover.
     pub spare_bytes: u64,

@@ -45,7 +45,7 @@ impl Cells<'_> {
 }
 
 impl CellsAlong {
-    /// Returns the cell that holds the element `index`.
+    /// Returns the grid cell, along one dimension, that holds `index`, counted from the beginning of the grid.
     #[inline]
     pub(crate) fn at(&self, index: u64) -> CellSpan {
         match self {
@@ -61,7 +61,7 @@ impl CellsAlong {
         }
     }
 
-    /// Counts the cells that hold the elements at the positions `positions` of a range.
+    /// Counts the grid cells, along one dimension, that hold the elements at `positions` of a selected range.
     pub(crate) fn touched(&self, range: &AxisSelection, positions: Range<u64>) -> u64 {
         match self {
             CellsAlong::Even(extent) => cells_inside(range, positions, *extent),
@@ -77,7 +77,7 @@ impl CellsAlong {
         }
     }
 
-    /// Counts the cells that hold these array indices, which must be sorted.
+    /// Counts the grid cells, along one dimension, that hold the sorted element indices `indices`.
     pub(crate) fn touched_by(&self, mut indices: &[u64]) -> u64 {
         let mut cells = 0;
         while let Some(&first) = indices.first() {
@@ -95,7 +95,7 @@ impl CellsAlong {
     }
 }
 
-/// Splits many indices along one dimension into the number of the cell and the index within it.
+/// How an index along one dimension is split into the number of its grid cell and the index within that cell.
 pub(crate) enum Splitter {
     Even(Divisor),
     Uneven(CellsAlong),
@@ -109,7 +109,7 @@ impl Splitter {
         }
     }
 
-    /// Returns an index along the dimension, counted from the beginning of its cell.
+    /// Returns the index within the grid cell that holds `index`, along one dimension.
     pub(crate) fn rest(&self, index: u64) -> u64 {
         match self {
             Splitter::Even(divisor) => divisor.rest(index),

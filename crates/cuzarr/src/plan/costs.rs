@@ -46,7 +46,7 @@ pub struct Estimate {
     pub host_gb_s: f64,
 }
 
-/// The amount of parallel work for which a placement is chosen.
+/// The amount of parallel decoding work, by which it is decided whether kernels or host threads decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Number of host threads.

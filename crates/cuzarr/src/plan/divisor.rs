@@ -1,7 +1,7 @@
 //! Divides array indices by the extent of chunks, to find the chunk that holds an index.
 
-/// Divides indices by a fixed extent. Extents are often powers of two, and a division takes ten times as long as a
-/// shift.
+/// A number, such as the extent of chunks along a dimension, prepared for dividing many array indices by it. Extents
+/// are often powers of two, and a division takes ten times as long as a shift.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     extent: u64,
@@ -14,7 +14,7 @@ impl Divisor {
         Divisor { extent, shift: extent.is_power_of_two().then(|| extent.trailing_zeros()) }
     }
 
-    /// The quotient of the index and the extent.
+    /// The index divided by the extent and rounded down.
     pub(super) fn times(&self, index: u64) -> u64 {
         self.shift.map_or_else(|| index / self.extent, |shift| index >> shift)
     }

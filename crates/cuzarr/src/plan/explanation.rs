@@ -15,7 +15,7 @@ use super::source::{ChunkLayout, Source};
 use crate::codec::{Chain, Program};
 use crate::error::Result;
 
-/// Describes what a read or write of a selection would do.
+/// A description of how a read or write of a selection would be carried out, and why, without doing it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Whether a write is explained, and not a read.
@@ -28,8 +28,8 @@ pub struct Explanation {
     pub route: String,
     /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,
-    /// Where a write merges old elements with new ones. `None` for a read, and for a write that replaces each chunk as
-    /// a whole.
+    /// Where a write merges a chunk's old elements with new ones; `None` for reads and if each chunk is replaced as a
+    /// whole. `None` for a read, and for a write that replaces each chunk as a whole.
     pub merging: Option<Merging>,
     /// The speed estimates from which it was decided where to decode.
     pub decoding: Vec<Decoding>,
@@ -48,7 +48,7 @@ pub struct Explanation {
     pub batches: u64,
     /// Maximum number of bytes that may be in flight.
     pub memory_limit_bytes: u64,
-    /// Ranges are read by one request if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between two ranges of an object that one request reads together.
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,
@@ -68,7 +68,8 @@ pub struct CacheState {
 }
 
 impl Explanation {
-    /// Makes the explanation of a read of `selection` with this placement. Its chunks are not counted yet.
+    /// Describes how a read of `selection` would be carried out, with the route and codecs' devices that `placement`
+    /// holds. The chunks of the read are not counted yet.
     pub(crate) fn of_read(
         chain: &Chain,
         program: Option<&Program>,
@@ -100,7 +101,7 @@ impl Explanation {
         }
     }
 
-    /// Adds to this explanation the chunks that a plan touches.
+    /// Adds to this explanation the numbers of objects, chunks and bytes that the read `plan` touches.
     ///
     /// # Errors
     /// Errors from the codecs of an object.
@@ -121,7 +122,8 @@ impl Explanation {
         Ok(())
     }
 
-    /// Adds the chunks in `objects` objects of one layout that hold the elements at the positions `inside`.
+    /// Adds to this explanation's counts the chunks in `objects` stored objects that hold the elements at positions
+    /// `inside`.
     fn add(&mut self, source: &Source, order: &ChunkOrder, layout: &ChunkLayout, objects: u64, inside: &[(u64, u64)]) {
         let cells = |level: usize| if level == 0 { objects } else { order.cells(inside, source.cells(level)) };
         let chunks = cells(layout.levels.len() - 1);
@@ -142,7 +144,7 @@ impl Explanation {
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
     }
 
-    /// Turns this into the explanation of a write with this placement.
+    /// Turns this explanation into that of a write, with the route and codecs' devices that `placement` holds.
     #[must_use]
     pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
         Explanation {

@@ -3,7 +3,7 @@
 /// Limits for the requests of a read plan.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
-    /// Ranges are read by one request if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between two ranges of an object that one request reads together.
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,
@@ -13,7 +13,7 @@ pub struct PlanOptions {
     pub index_window_bytes: u64,
     /// Maximum size of all shards together that are read whole before their indexes are known.
     pub whole_shards_bytes: u64,
-    /// Uncompressed chunks of at most this size are read whole, even if a selection needs only a part. For chunks that
-    /// the chunk cache keeps.
+    /// Maximum size of an uncompressed chunk that is read whole even if a selection needs only a part of it. For chunks
+    /// that the chunk cache keeps.
     pub whole_chunks_bytes: u64,
 }

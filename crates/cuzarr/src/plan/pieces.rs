@@ -18,7 +18,7 @@ impl PackedAxis {
         }
     }
 
-    /// The distance of the element at `index` from the first one.
+    /// The distance, in elements, of the wanted element number `index` from the first wanted one.
     fn offset(&self, index: u64) -> u64 {
         match self {
             PackedAxis::Even { distance, .. } => index.saturating_mul(*distance),
@@ -26,7 +26,7 @@ impl PackedAxis {
         }
     }
 
-    /// The largest distance between two neighbouring wanted elements.
+    /// The largest distance, in elements, between two neighbouring wanted elements of this dimension.
     fn widest(&self) -> u64 {
         match self {
             PackedAxis::Even { distance, .. } => *distance,
@@ -46,12 +46,13 @@ pub(crate) struct Piece {
     pub inside: Vec<(u64, u64)>,
 }
 
-/// Limits for dividing a chunk into pieces.
+/// Limits for dividing the wanted bytes of an uncompressed chunk into pieces that are read separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceLimits {
-    /// Maximum size of a piece. An element is never divided.
+    /// Maximum size in bytes of a piece: a range of a chunk's bytes that is read separately. An element is never
+    /// divided.
     pub max_bytes: u64,
-    /// Wanted elements are read as one piece if the gap between them has at most this many bytes.
+    /// Maximum gap in bytes between wanted elements that are read together as one piece.
     pub gap_bytes: u64,
 }
 

@@ -9,12 +9,12 @@ use crate::error::Result;
 /// Maximum number of shard indexes that are requested at once, for all arrays of a call.
 const MOST_INDEXES: usize = 4096;
 
-/// The read plans of all arrays of one call, sorted by group.
+/// The read plans of all arrays of one call, sorted by groups of arrays whose chunks can share batches.
 pub struct Plans {
     plans: Vec<(usize, Plan)>,
     /// For each array, where its plan is in `plans`.
     places: Vec<usize>,
-    /// Index in `plans` of the first plan that is not yet complete.
+    /// Index in `plans` of the first plan whose chunks have not all been put into batches.
     at: usize,
 }
 

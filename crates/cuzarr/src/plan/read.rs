@@ -28,8 +28,8 @@ use super::tour::{Tour, Want};
 use super::whole::{WholeShards, whole_shards};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads of at least this size are not joined with their neighbours: their time depends on bandwidth, not on the number
-/// of reads.
+/// Size in bytes from which on a read is not joined with neighbours, because bandwidth and not the number of reads
+/// limits it.
 const ENOUGH_BYTES: u64 = 1 << 20;
 
 /// Approximate maximum number of objects whose needed parts are listed in advance, if a plan has several selections.
@@ -56,21 +56,21 @@ pub enum Step {
     Batch(Batch),
     /// The caller must read these shard indexes first, and pass them to the plan.
     Indexes(Vec<IndexRead>),
-    /// The plan is complete.
+    /// All batches of the read have been returned, so the caller has nothing more to do.
     Done,
 }
 
 /// Why a plan stopped adding units to a batch.
 pub(crate) enum Filled {
-    /// The batch has no more room.
+    /// The batch has reached its maximum number of bytes or of boxes.
     Full,
-    /// The index of a shard of this level must be learned first.
+    /// The caller must first fetch the index of a shard at this level of nested shards.
     Unknown(usize),
-    /// The plan is complete.
+    /// All elements that the plan reads have been put into batches.
     Done,
 }
 
-/// Which result of the call a selection fills, and where in that result its elements go.
+/// Which result of the read a selection fills, and where in that result the selection's elements go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Goal {
     out: usize,
@@ -80,22 +80,22 @@ struct Goal {
 /// Where in a result of the call the elements of a selection go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// The selection fills the whole result.
+    /// The selection fills the whole result of the call.
     Alone,
-    /// The selection fills the result's box at this index of the first dimension, which counts selections.
+    /// Selections are stacked along the result's first dimension, and this selection has the given index there.
     Stacked(usize),
-    /// The selection's elements begin at this index of the result, which has one dimension.
+    /// Selections lie one after the other in a one-dimensional result, and this selection begins at the given index.
     Behind(usize),
 }
 
 /// Which elements of an array fill one result of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultOf<'a> {
-    /// One selection fills the result. The result has its shape.
+    /// One selection of elements fills the whole result. The result has its shape.
     One(&'a Selection),
-    /// Selections of one shape and step, stacked along a new first dimension.
+    /// Selections of one shape and step fill the result, stacked along a new first dimension.
     Stack(&'a [Selection]),
-    /// Ranges of a one-dimensional array, one after the other.
+    /// Ranges of a one-dimensional array fill the result, one after the other.
     Ranges(&'a [Range<u64>]),
 }
 
@@ -165,10 +165,10 @@ fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<i
 /// The name of the array in error messages, if a call reads several arrays.
 type Label = Option<Arc<str>>;
 
-/// Plans a read: decides step by step which bytes of which objects are read, and where their elements go.
+/// The plan of a read, which decides step by step which bytes of which objects are read, and where the elements go.
 pub struct Plan {
     source: Arc<Source>,
-    /// The array's number among the arrays of the call.
+    /// The number of the plan's array among all arrays that the call reads.
     array: usize,
     label: Label,
     /// The number of the plan's first result among the results of the call.
@@ -176,7 +176,7 @@ pub struct Plan {
     /// The selections in the order of their results; `goals` says where the elements of each go.
     selections: Vec<ChunkOrder>,
     goals: Vec<Goal>,
-    /// The number of the first selection that the plan has not begun to visit.
+    /// The number of the first selection whose chunks the plan has not begun to put into batches.
     next: usize,
     /// Whether all elements of a selection are read before those of the next one.
     in_turn: bool,
@@ -185,7 +185,7 @@ pub struct Plan {
     known: HashMap<IndexPlace, Option<Arc<dyn Entries>>>,
     /// The number of entries of all shard indexes that the plan keeps in `known`.
     known_entries: usize,
-    /// Units of the chunk visited last for which the batch had no more room.
+    /// Pieces of the chunk visited last that no longer fitted the batch, and that go to the next one.
     pieces: VecDeque<Unit>,
 }
 
@@ -309,8 +309,8 @@ impl Plan {
         self.selections.len() > 1
     }
 
-    /// Begins to visit the stored objects that the next selections need. Their number is limited so that the list of
-    /// their cells stays small, but is at least one.
+    /// Returns the array's grid with the stored objects that the next selections need, ready to be visited. The number
+    /// of selections is limited so that the list of grid cells stays small, but is at least one.
     fn first_grid(&mut self) -> Option<OpenGrid> {
         let from = self.next;
         let objects = self.source.cells(0);
@@ -386,7 +386,8 @@ impl Plan {
         Plan { array, first_out, ..self }
     }
 
-    /// Adds units and fills to a batch, until the batch is full or a shard index must be read.
+    /// Adds chunks to read and boxes for the fill value to a batch, until the batch is full or a shard index must be
+    /// read.
     ///
     /// # Errors
     /// `ChunkCorrupt` when a shard's index contradicts the array's metadata.
@@ -450,7 +451,7 @@ impl Plan {
         }
     }
 
-    /// Returns the next step for a call that has only this plan.
+    /// Returns the next batch to read, or shard indexes to fetch first, for a call that reads only this array.
     #[cfg(test)]
     fn next(&mut self, room: &Room) -> Result<Step> {
         let mut filling = Filling::new(*room);
@@ -474,7 +475,7 @@ impl Plan {
         if self.source.levels() > 1 && self.stack.len() == 1 { self.wanted_indexes(0) } else { Ok(Vec::new()) }
     }
 
-    /// Makes a batch from the units and fills that were collected in `filling`.
+    /// Makes a batch from the chunks to read and the boxes for the fill value that were collected in `filling`.
     pub(crate) fn hand_out(&self, filling: Filling, group: usize) -> Step {
         let spare = filling.room.packed_bytes.saturating_sub(filling.used_bytes) as u64;
         // Encoded chunks are usually smaller than the memory that was counted for them.

@@ -203,7 +203,8 @@ impl Selection {
         &self.parts
     }
 
-    /// Whether both are boxes that differ only in where they begin: they have the same shape and steps.
+    /// Whether this selection and `other` are boxes that differ only in where they begin: they have the same shape and
+    /// steps.
     pub fn is_like(&self, other: &Selection) -> bool {
         self.likeness().is_some_and(|own| other.likeness() == Some(own))
     }

@@ -40,11 +40,12 @@ pub struct PackedLayout {
     pub size_bytes: usize,
     /// Size of a packed element in bytes; 0 for variable-length elements.
     pub element_bytes: usize,
-    /// Packed dimension `i` is array dimension `axes[i]`.
+    /// The array's dimension that each dimension of a packed chunk is: packed dimension `i` is array dimension
+    /// `axes[i]`.
     pub axes: Vec<usize>,
-    /// Whether stored bytes are packed bytes, so that no host codec has to run.
+    /// Whether a chunk's stored bytes are its packed bytes, so that no codec has to run before elements are copied.
     pub stored_is_packed: bool,
-    /// Whether a part of the packed bytes can be used alone, because elements lie one after the other.
+    /// Whether a range of a chunk's packed bytes holds whole elements that can be used without the rest of the chunk.
     pub divisible: bool,
 }
 

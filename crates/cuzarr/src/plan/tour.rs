@@ -1,4 +1,5 @@
-//! A tour over the cells of one grid, for one or several selections. A chunk that several selections need comes once.
+//! A tour: an iterator over the cells of one grid (chunks or shards) that one or several selections need. A chunk that
+//! several selections need comes once.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub(super) struct Spot {
     pub(super) at: Vec<u64>,
     /// The array element at which the cell begins.
     pub(super) origin: Vec<u64>,
-    /// For each selection that needs elements of the cell, the needed part; at least one.
+    /// For each selection that needs elements of this grid cell, which elements; at least one selection does.
     pub(super) wants: Vec<Want>,
 }
 
@@ -41,7 +42,8 @@ impl Spot {
 }
 
 impl Tour {
-    /// Makes a tour over the needed cells of a grid. The grid begins at the array element `origin`.
+    /// Makes an iterator over the cells of a grid that hold the elements `wants` of the selections. The grid begins at
+    /// the array element `origin`.
     pub(super) fn new(selections: &[ChunkOrder], wants: &[Want], origin: &[u64], cells: Cells<'_>) -> Tour {
         let walk = |want: &Want| selections[want.selection].walk(origin, cells, &want.inside);
         if let [want] = wants {
@@ -61,7 +63,7 @@ impl Tour {
         Tour::Listed(spots.into_values().rev().collect())
     }
 
-    /// The cell to visit now; `None` after the last one.
+    /// The grid cell at which the tour stands; `None` after the last one.
     pub(super) fn current(&self) -> Option<Spot> {
         match self {
             Tour::Walk(selection, walk) => walk.current().map(|cell| Spot::new(*selection, cell)),
@@ -69,7 +71,7 @@ impl Tour {
         }
     }
 
-    /// Moves the tour to the next cell, if there is one.
+    /// Moves the tour to the next grid cell, if there is one.
     pub(super) fn advance(&mut self) {
         match self {
             Tour::Walk(_, walk) => walk.advance(),

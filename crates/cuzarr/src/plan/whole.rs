@@ -14,7 +14,7 @@ const MOST_SHARDS: u64 = 256;
 /// request.
 const SMALL_SHARD_BYTES: u64 = 4 << 20;
 
-/// An incompressible chunk grows by at most a sixteenth of its size and this number of bytes.
+/// Maximum bytes that encoding adds to an incompressible chunk, besides a sixteenth of the chunk's size.
 const HEADER_BYTES: u64 = 64;
 
 /// Shards that one call may read whole, so that it need not read their indexes first.

@@ -19,7 +19,7 @@ use crate::error::Result;
 /// Bytes that the writer of a shard needs for each inner chunk, even for one that is not written. They are for the
 /// handle of its new bytes, its part of the new object, and its entries in the old and the new index.
 const SLOT_BYTES: u64 = 96;
-/// Up to this size (thousands of inner chunks), the lists of a shard's inner chunks do not count as memory of a write.
+/// Maximum size of the lists of a shard's inner chunks (thousands of them) that does not count as memory of a write.
 const FREE_SLOTS_BYTES: u64 = 1 << 20;
 /// Memory that each variable-length element needs while it is written: its offsets in the old and in the new chunk. A
 /// plan cannot know the size of the element itself.
@@ -81,7 +81,7 @@ pub(crate) struct Touched {
     cell: Cell,
 }
 
-/// Plans a write of one selection: which objects and chunks it touches, and what it keeps of them.
+/// The plan of a write to one selection: which objects and chunks it touches, and which old elements it keeps.
 pub(crate) struct WritePlan {
     pub(crate) source: Arc<Source>,
     pub(crate) selection: Selection,
@@ -153,7 +153,8 @@ impl WritePlan {
         least_coverage(&self.source, &self.order)
     }
 
-    /// Which box of the value goes to a chunk: starts and extents along the dimensions that the selection keeps.
+    /// The box of the written value that goes to a chunk: starts and extents along the dimensions that the selection
+    /// keeps.
     pub(crate) fn region(&self, chunk: &Touched) -> (Vec<usize>, Vec<usize>) {
         self.order.region(&chunk.cell.inside).unzip()
     }
@@ -163,7 +164,7 @@ impl WritePlan {
         self.order.first_elem(&chunk.layout.strides, &chunk.cell.origin, &chunk.cell.inside)
     }
 
-    /// Where the elements of a value of shape `value` lie, both in packed chunks and in the value.
+    /// Where written elements lie, both in packed chunks and in the caller's value, which has the shape `value`.
     ///
     /// # Errors
     /// `InvalidArgument` when the value has another shape than the selection.

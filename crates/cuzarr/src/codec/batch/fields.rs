@@ -1,7 +1,7 @@
 //! Writes the tables that kernels read, number by number, to existing memory.
 
-/// Writes numbers one after the other into a table that kernels will read. It holds the part of the table that is not
-/// written yet.
+/// A writer that puts numbers one after the other into a table that kernels will read. It holds the part of the table
+/// that is not written yet.
 pub(crate) struct Fields<'a> {
     rest: &'a mut [u8],
 }

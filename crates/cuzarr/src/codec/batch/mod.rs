@@ -56,13 +56,13 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, and what the host knows of their bytes.
+/// Encoded frames in device memory, with those of their bytes or headers that are also in host memory.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) host: HostCopy<'a>,
 }
 
-/// The bytes of encoded frames that the host has: a copy of all, or only the headers.
+/// The bytes of encoded frames that are in host memory too: a copy of all bytes, only the headers, or nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HostCopy<'a> {
     /// A copy of all bytes of the frames, if there is one.
@@ -74,10 +74,10 @@ pub(crate) struct HostCopy<'a> {
 /// Limits for the scratch memory of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchLimit {
-    /// Maximum scratch memory that decoders take if they can, even if they are then slower:
+    /// Maximum scratch memory in bytes that decoders take if they can, even if they are then slower:
     /// [`Request::scratch_aim_bytes`].
     pub(crate) aim_bytes: usize,
-    /// If a batch takes more than this, its frames are decoded in several parts, one after the other.
+    /// Scratch memory in bytes above which the frames of a batch are decoded in several parts, one after the other.
     pub(crate) most_bytes: usize,
 }
 
@@ -99,7 +99,7 @@ pub struct Batch {
     src: Buffer,
     dst: Buffer,
     len: usize,
-    /// The parts in which frames are decoded, one part after the other, each within the allowed scratch memory.
+    /// Ranges of frames that are decoded one range after the other, each within the allowed scratch memory.
     parts: Vec<Part>,
     /// The frames that the host already refused, each by its number in the batch and with its error.
     refused: Vec<(usize, Error)>,

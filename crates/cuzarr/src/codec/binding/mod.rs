@@ -16,7 +16,7 @@ use super::native::{Step, Undo, array_steps, bytes_steps, header_step, serialize
 use super::program::{ENCODED_ON_HOST, Encoded, Pass, PassOnDevice, Program};
 use crate::{Error, ErrorKind, Result};
 
-/// The passes that the host or a device runs to decode and to encode, collected codec by codec.
+/// The passes over whole chunks by which the host or a device decodes and encodes, collected codec by codec.
 #[derive(Default)]
 struct Passes {
     decoding: Vec<Pass>,
@@ -105,8 +105,8 @@ impl Program {
         Ok(Program { device, ..Program::build(chain, tail_split(chain))? })
     }
 
-    /// Makes a program that leaves no codec to the tail: packed chunks are decoded chunks, with elements in native byte
-    /// order and C order.
+    /// Makes a program whose passes do all codecs, so that packed chunks are decoded chunks, in native byte order and C
+    /// order. No codec is left to the copy of elements to arrays (the tail).
     pub(crate) fn whole(chain: &Chain) -> Result<Program> {
         Program::build(chain, no_split(chain))
     }

@@ -29,7 +29,7 @@ static WALK: KernelSource = KernelSource {
 /// Number of warps in each thread block that decodes the streams inside Blosc frames. A block keeps its place until its
 /// slowest stream is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Number of thread blocks that a multiprocessor holds at once.
+/// Number of thread blocks that a multiprocessor holds at once, for the kernel that unshuffles tiles of Blosc frames.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
 /// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.
@@ -45,7 +45,7 @@ impl DeviceDecoder for BloscDecoder {
         &cost::SPEEDS
     }
 
-    /// The kinds of damage that the codecs of the inner streams report.
+    /// The CUDA headers with the damage codes of the codecs whose streams lie inside Blosc frames: zstd and deflate.
     fn damages(&self) -> &'static [Header] {
         &[zstd::DAMAGE, deflate::DAMAGE]
     }
@@ -88,7 +88,7 @@ struct BloscFrames {
     streams: u64,
     /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     tiles: u32,
-    /// Bytes of scratch memory for shuffled blocks.
+    /// Bytes of scratch memory for the decoded but still shuffled blocks of all frames.
     work_bytes: usize,
     /// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
     threads: u32,
@@ -143,7 +143,8 @@ impl BloscStreams {
         self.decode.scratch_bytes() + self.owners.len() + self.count * STATUS_BYTES
     }
 
-    /// Decodes the streams, then reports damaged streams in the statuses of their frames.
+    /// Decodes the compressed streams, then reports each damaged stream in the status of the Blosc frame that contains
+    /// it.
     fn launch(&self, task: &Task<'_>, work: &Buffer, threads: u32) -> Result<()> {
         let stream = task.stream;
         let statuses = pool::allocate(self.count * STATUS_BYTES, stream)?;

@@ -14,14 +14,14 @@ use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("blosc.cu");
-/// A frame that stores its data uncompressed is copied in pieces of this many bytes.
+/// Size in bytes of the pieces in which a Blosc frame of uncompressed data is copied.
 const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
 /// Bytes of output that a thread block unshuffles at a time.
 const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
-/// The scratch memory for a frame's shuffled bytes begins at a multiple of this.
+/// Alignment in bytes of the scratch memory for the decoded but still shuffled bytes of each Blosc frame.
 const WORK_ALIGNMENT_BYTES: usize = 64;
-/// LZ4 streams of up to this many decoded bytes are decoded sequentially, by one warp each. `simt` has a smaller limit,
-/// so that both ways are tested.
+/// Maximum number of decoded bytes of an LZ4 stream that one warp decodes sequentially. `simt` has a smaller limit, so
+/// that both ways are tested.
 const IN_ORDER_BYTES: usize = 4 << 10;
 const IN_ORDER_SIMT_BYTES: usize = 256;
 
@@ -50,7 +50,7 @@ pub(super) struct BloscScan {
     pub(super) streams: u64,
     /// Number of tiles in all frames together; a tile is the output that one thread block unshuffles at a time.
     pub(super) tiles: u32,
-    /// Bytes of scratch memory for shuffled blocks.
+    /// Bytes of scratch memory for the decoded but still shuffled blocks of all frames.
     pub(super) work_bytes: usize,
     /// Large LZ4 streams, each decoded by many thread blocks: first those that go to scratch memory, then those that go
     /// to the target.
@@ -115,7 +115,7 @@ fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// Whether kernels can decode this frame, to judge by its headers.
+/// Whether kernels can decode this Blosc frame, judged only by the frame's headers.
 pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
     let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
     let Ok(header) = scan_header(&mut entry, frame) else { return false };
@@ -173,8 +173,8 @@ impl BloscScan {
         Ok(())
     }
 
-    /// Hands the streams that one warp would decode too slowly over to other kernels. The entry keeps the stored
-    /// streams.
+    /// Assigns a Blosc frame's compressed streams to the kernels of the streams' own codecs, if one warp would be too
+    /// slow. The entry keeps the stored streams.
     fn hand_out(
         &mut self,
         device: Device,

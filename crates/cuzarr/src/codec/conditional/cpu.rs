@@ -15,7 +15,7 @@ pub(super) struct Conditional {
     pub(super) header_bytes: usize,
 }
 
-/// A codec that was applied to a chunk, and the size that it decodes to.
+/// A codec that was applied to a chunk, and the size of the bytes that the codec decodes to.
 struct Applied<'a> {
     codec: &'a dyn BytesToBytes,
     decoded: Size,

@@ -30,7 +30,7 @@ use super::open::{OpenCodec, Opened, Request};
 use super::sharding_indexed::extensions;
 use crate::{Result, ResultExt};
 
-/// Maximum bits of a header, and so of codecs: more than a chain ever has.
+/// Maximum number of bits in a chunk's header: one for each codec that a chunk may skip, more than any chain has.
 const MOST_HEADER_BITS: i64 = 1 << 13;
 
 /// Opens the codec `conditional` from its configuration in the metadata. `open_codec` opens the codecs inside it.

@@ -9,7 +9,7 @@ pub(super) static SPEEDS: Speeds = Speeds {
     many_frames: [40.0, 32.0, 31.0, 31.0, 30.0],
 };
 
-/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
+/// Number of decoded bytes above which a frame counts as large: a batch of 64 MiB has room for few large frames.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 /// By what factor a batch of frames of this size should be larger than usual. A warp takes milliseconds for a frame, so

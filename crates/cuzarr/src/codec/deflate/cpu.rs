@@ -18,8 +18,8 @@ pub(super) struct Deflate {
     pub(super) level: i32,
 }
 
-/// Decodes a stream that libdeflate refused byte by byte, to find where it is damaged. Returns the number of encoded
-/// bytes that the stream takes. `at` is where the stream begins, for messages.
+/// Decodes, byte by byte, a deflate stream that libdeflate refused, to find where the stream is damaged. Returns the
+/// number of encoded bytes that the stream takes. `at` is where the stream begins, for messages.
 pub(crate) fn walk(stream: &[u8], at: usize, decoded: &mut [u8]) -> Result<usize> {
     let mut inflate = Decompress::new(false);
     let status = inflate.decompress(stream, decoded, FlushDecompress::Finish);

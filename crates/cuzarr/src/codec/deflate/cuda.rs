@@ -22,7 +22,7 @@ static DEFLATE: KernelSource = KernelSource {
     headers: &[HEADERS, lz::HEADERS, batch::HEADERS],
 };
 
-/// Frames of this many encoded bytes and more are left to the host.
+/// Number of encoded bytes from which on the host, and not the device, decodes a deflate frame.
 const MOST_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_MOST_BYTES") as usize;
 /// Bytes of output whose checksum one warp computes at a time.
 const TILE_BYTES: usize = defined(container::TEXT, "CUZARR_DEFLATE_TILE") as usize;
@@ -44,11 +44,11 @@ pub(crate) struct DeflateDecoder {
     container: Container,
 }
 
-/// Decodes gzip frames: one or more members, one after the other.
+/// The decoder of gzip frames, which have one or more members, one after the other.
 pub(crate) static GZIP: DeflateDecoder = DeflateDecoder { name: "gzip", container: Container::Gzip };
-/// Decodes frames that begin with one zlib stream. Bytes after it are ignored.
+/// The decoder of frames that begin with one zlib stream. Bytes after it are ignored.
 pub(crate) static ZLIB: DeflateDecoder = DeflateDecoder { name: "zlib", container: Container::Zlib };
-/// Decodes frames that begin with one deflate stream, without a container. Bytes after it are ignored.
+/// The decoder of frames that begin with one deflate stream, without a container. Bytes after it are ignored.
 pub(super) static RAW: DeflateDecoder = DeflateDecoder { name: "deflate", container: Container::Raw };
 
 impl DeviceDecoder for DeflateDecoder {

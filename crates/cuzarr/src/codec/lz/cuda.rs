@@ -27,8 +27,8 @@ static LZ_SETTLE: KernelSource =
 /// number of settled tiles for each unit, then a flag for each tile.
 const WORD_BYTES: usize = 4;
 
-/// Turns the literals and matches ("sequences") that a decoder found in a batch into decoded bytes. Can be launched
-/// many times.
+/// A prepared copy that turns the literals and matches ("sequences") that a decoder found in a batch into decoded
+/// bytes. Can be launched many times.
 pub(crate) struct LzEngine {
     plan: LzPlan,
     units: usize,
@@ -50,15 +50,15 @@ pub(crate) enum Sequences<'a> {
     Bundled { briefs: &'a Buffer, bundles: &'a Buffer, counts: &'a Buffer },
 }
 
-/// The device memory that a launch reads: the table of the bytes to copy, and counters.
+/// Device memory that a launch of an `LzEngine` reads: the table of the decoded bytes to write, and counters.
 pub(crate) struct Brought {
     table: Buffer,
     counters: Buffer,
 }
 
 impl LzEngine {
-    /// Plans how the literals and matches of `units` are copied to become decoded bytes. `short`: whether the sequences
-    /// have a few bytes on average. Marks take at most `mark_limit_bytes`, if possible.
+    /// Prepares kernels that turn the literals and matches of `units` into decoded bytes. `short`: whether the
+    /// sequences have a few bytes on average. Marks take at most `mark_limit_bytes`, if possible.
     pub(crate) fn new(device: Device, units: &[LzUnit], short: bool, mark_limit_bytes: usize) -> LzEngine {
         let threads = threads(device);
         let tile_bytes = threads as usize * THREAD_BYTES;
@@ -80,7 +80,7 @@ impl LzEngine {
         self.plan.mark_count as usize * MARK_BYTES
     }
 
-    /// Device memory, in bytes, that a launch takes.
+    /// Device memory, in bytes, that one launch takes for the table of tiles, counters and marks.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.plan.table_bytes() + self.counter_bytes() + self.mark_bytes()
     }
@@ -125,7 +125,7 @@ impl LzEngine {
     }
 }
 
-/// Launches the kernels of an `LzEngine`, one for each list of tiles (pieces of decoded bytes).
+/// The kernel launches of an `LzEngine`, one for each list of tiles (pieces of decoded bytes), and how far they are.
 struct Launches<'a> {
     engine: &'a LzEngine,
     task: &'a Task<'a>,
@@ -138,7 +138,7 @@ struct Launches<'a> {
     number: usize,
 }
 
-/// Device addresses that a kernel gets for one list of tiles.
+/// Device addresses that a kernel gets for one list of tiles (pieces of decoded bytes).
 struct Places {
     chains: usize,
     tiles: usize,
@@ -148,7 +148,7 @@ struct Places {
 }
 
 impl Launches<'_> {
-    /// Returns the device addresses for the next list, which has `tiles` tiles.
+    /// Returns the device addresses that the kernel for the next list of tiles gets; the list has `tiles` tiles.
     fn next(&mut self, tiles: usize) -> Places {
         let plan = &self.engine.plan;
         let (chains, counters) = (self.brought.table.address(), self.brought.counters.address());
@@ -211,7 +211,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that decodes one part of the segments to marks, each of which is a byte or where to copy it
+    /// Launches the kernel that decodes parts of large units to marks, each of which is a byte or the place to copy it
     /// from.
     fn marks(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
@@ -237,7 +237,7 @@ impl Launches<'_> {
         }
     }
 
-    /// Launches the kernel that replaces the marks of one part of the segments by decoded bytes.
+    /// Launches the kernel that turns the marks of one part of the large units into decoded bytes.
     fn settle(&mut self, tiles: usize) -> Result<()> {
         let at = self.next(tiles);
         let Task { stream, dst, statuses, .. } = *self.task;

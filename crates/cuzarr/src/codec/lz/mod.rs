@@ -31,44 +31,43 @@ pub(crate) const MATCH_BYTES: usize = size_of::<u64>();
 pub(crate) const BUNDLE: usize = defined(SEQUENCES, "CUZARR_LZ_BUNDLE") as usize;
 pub(crate) const BUNDLE_BYTES: usize = stated_size(SEQUENCES, "LzBundle");
 pub(crate) const BRIEF_BYTES: usize = size_of::<u64>();
-/// In bundles, the distance that a match looks back is smaller than this.
+/// Exclusive upper limit of the distance in bytes that a match looks back, if sequences come in bundles.
 pub(crate) const BRIEF_OFFSETS: usize = defined(SEQUENCES, "CUZARR_LZ_BRIEF_OFFSETS") as usize;
-/// Bytes of a mark, which stands for one decoded byte or for where to copy it from.
+/// Bytes of a mark: a number that stands for one decoded byte, or for the place to copy this byte from.
 const MARK_BYTES: usize = size_of::<u32>();
-/// Maximum number of parts in which segments of units are processed, one after the other. Each adds a row of tiles and
-/// of settled segments.
+/// Maximum number of parts that are decoded one after the other, so that the marks of all parts share one memory. Each
+/// part adds a row of tiles and of settled segments.
 const MOST_PARTS: usize = 8;
-/// Number of decoded bytes that one thread writes, as its part of a tile.
+/// Number of decoded bytes that one thread writes in a tile, the output of a thread block.
 const THREAD_BYTES: usize = defined(CHAINS, "CUZARR_LZ_OWN") as usize;
 const MOST_THREADS: u32 = defined(CHAINS, "CUZARR_LZ_THREADS");
-/// How many tiles of other units are decoded while one tile in a row waits for the tile before it. A tile waits about 2
-/// microseconds, while all tiles run at 250 GB/s. With short sequences it waits 10 microseconds, and segments run at
-/// 110 GB/s.
+/// How many tiles (pieces of output) of other units are decoded while one tile waits for the tile before it in its
+/// unit. A tile waits about 2 microseconds, while all tiles run at 250 GB/s. With short sequences it waits 10
+/// microseconds, and segments run at 110 GB/s.
 const ROW_COST: usize = 64;
 const ROW_COST_SHORT: usize = 130;
-/// Tiles of a row with short sequences of literals and matches cost `ROW_COST_BRIEF` instead of `ROW_COST_SHORT` if the
-/// row has at most this many. Such rows end while the chains of other batches run, and segments would slow those
-/// chains. If there is no memory for marks, all units of this size become rows, so that more batches are decoded at
-/// once.
+/// Maximum number of tiles in a row (a unit that is decoded tile by tile) for which `ROW_COST_BRIEF` replaces
+/// `ROW_COST_SHORT`. Such rows end while the chains of other batches run, and segments would slow those chains. If
+/// there is no memory for marks, all units of this size become rows, so that more batches are decoded at once.
 const BRIEF_ROW: usize = 128;
 const ROW_COST_BRIEF: usize = 60;
-/// Copying each sequence by one thread (lane) is faster if all units together have this many tiles for each tile of the
-/// longest unit. A tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2
-/// milliseconds in all.
+/// Minimum ratio of all units' tiles to those of the longest unit for which one thread (lane) copies each sequence. A
+/// tile in a row then waits 25 microseconds for the one before, but 512 MiB take 2.5 instead of 4.2 milliseconds in
+/// all.
 const SHORT_SHARE: usize = 400;
-/// Units of at most this many tiles are never cut into segments: they are not worth a second pass.
+/// Maximum number of tiles in a unit that is never cut into segments, because a second pass would gain nothing.
 const SHORT_ROW: usize = 16;
-/// Time to replace the marks of one tile by bytes, relative to the time for one tile of a row. `SETTLE_COST_SHORT` is
-/// for short sequences.
+/// Time to turn the marks of one tile into bytes, relative to the time to decode a tile directly to bytes.
+/// `SETTLE_COST_SHORT` is for short sequences.
 const SETTLE_COST: f64 = 0.6;
 const SETTLE_COST_SHORT: f64 = 2.2;
-/// A unit with enough other units beside it is cut into one segment for each `SEGMENT_TILES` of its tiles. At most, it
-/// gets one for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other, the other units
-/// keep the device busy. Short segments wait less.
+/// Number of tiles in each segment into which a large unit is cut, if enough other units are decoded beside it. A unit
+/// gets at most one segment for each `SETTLE_SHARE` tiles of all units. While segments are settled one after the other,
+/// the other units keep the device busy. Short segments wait less.
 const SEGMENT_TILES: usize = 5;
 const SETTLE_SHARE: usize = 340;
-/// Number of chains whose tiles are decoded in turns: a tile of each, then the next tile of each. Only this many are at
-/// work at once, so that the bytes that they repeat are still in the cache.
+/// Number of chains (runs of tiles of one unit) that are decoded in turns: one tile of each chain, then the next of
+/// each. Only this many are at work at once, so that the bytes that they repeat are still in the cache.
 const TURNS: usize = 1024;
 
 /// Number of threads in a thread block: few on the emulated device `simt`, where each thread is a fiber.
@@ -83,8 +82,8 @@ fn by_lanes(device: Device, tiles: impl Iterator<Item = usize> + Clone) -> bool 
     tiles.clone().max().is_some_and(|longest| longest * share <= tiles.sum())
 }
 
-/// Whether a unit of `tiles` tiles is decoded in a row, one tile after the other, instead of in segments. All units
-/// together have `total` tiles. `short`: whether the sequences have a few bytes.
+/// Whether a unit of `tiles` tiles is decoded directly, one tile after the other, instead of in segments side by side.
+/// All units together have `total` tiles. `short`: whether the sequences have a few bytes.
 fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     let cost = match (short, tiles <= BRIEF_ROW) {
         (false, _) => ROW_COST,
@@ -94,8 +93,8 @@ fn is_row(tiles: usize, total: usize, short: bool) -> bool {
     tiles <= SHORT_ROW.max(total / cost)
 }
 
-/// Number of segments that a unit of `tiles` tiles is cut into. All units together have `total` tiles. `short`: whether
-/// the sequences have a few bytes.
+/// Number of segments, decoded side by side, that a unit of `tiles` tiles is cut into. All units together have `total`
+/// tiles. `short`: whether the sequences have a few bytes.
 fn segments_of(tiles: usize, total: usize, short: bool) -> usize {
     let cost = if short { SETTLE_COST_SHORT } else { SETTLE_COST };
     let alone = (tiles as f64 / cost).sqrt().ceil() as usize;
@@ -109,7 +108,7 @@ fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
     ((segments as f64 * (parts as f64).sqrt()).ceil() as usize).max(parts).clamp(1, tiles)
 }
 
-/// The sequences of literals and matches of one decoded range, and where its bytes are read and written.
+/// A range of output that is decoded alone: where its literals and matches are read, and where its bytes are written.
 #[derive(Clone, Debug)]
 pub(crate) struct LzUnit {
     /// The range of decoded bytes in the target.
@@ -141,34 +140,35 @@ struct LzChain {
     tiles_before: u32,
 }
 
-/// Bytes of one chain in the table that kernels read. A tile has `TILE_ENTRY_BYTES`.
+/// Bytes of the entry for one chain of tiles in the table that kernels read. A tile has `TILE_ENTRY_BYTES`.
 const CHAIN_BYTES: usize = stated_size(CHAINS, "LzChain");
 const TILE_ENTRY_BYTES: usize = stated_size(CHAINS, "LzTile");
 
-/// A chain, and one tile of it, both by number. `LzTile` in lz_chains.cuh.
+/// The number of a chain (consecutive tiles of decoded bytes), and the number of one tile in it. `LzTile` in
+/// lz_chains.cuh.
 type Tile = (u32, u32);
 
-/// The order in which all tiles are decoded, and the memory that this takes.
+/// The order in which all tiles (pieces of output) of a launch are decoded, and the memory for their marks.
 #[derive(Debug, Default)]
 struct LzPlan {
     tile_bytes: usize,
     chains: Vec<LzChain>,
-    /// Numbers of the chains that are decoded directly to bytes.
+    /// Numbers of the chains of tiles that are decoded directly to bytes.
     rows: Vec<u32>,
-    /// Numbers of the chains that are decoded to marks first, and then to bytes. They are sorted: the first segments of
-    /// all units, then the second ones, and so on.
+    /// Numbers of the chains of tiles that are decoded to marks first, and then to bytes. They are sorted: the first
+    /// segments of all units, then the second ones, and so on.
     segments: Vec<u32>,
-    /// Number of tiles in all chains that are decoded directly to bytes.
+    /// Number of tiles in all chains that are decoded directly to bytes, without marks.
     row_tiles: usize,
     /// The parts of `segments` that are processed one after the other. Only the marks of one part are in memory at a
     /// time.
     parts: Vec<LzPart>,
     flags: u32,
-    /// Number of marks in the part of the segments that has most.
+    /// Number of marks (one for each decoded byte) in the largest part of the segments.
     mark_count: u64,
 }
 
-/// A range of the list of segments, and how many tiles these have.
+/// A range of the plan's list of segments that is decoded at one time, and the number of tiles in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LzPart {
     segments: Range<usize>,
@@ -176,8 +176,8 @@ struct LzPart {
 }
 
 impl LzPlan {
-    /// Plans how `units` are cut into chains, and in which order these are decoded. Marks should take at most
-    /// `mark_limit_bytes`.
+    /// Plans how the output of `units` is cut into chains of tiles, and in which order the chains are decoded. Marks
+    /// should take at most `mark_limit_bytes`.
     fn new(units: &[LzUnit], tile_bytes: usize, short: bool, mark_limit_bytes: usize) -> LzPlan {
         let mut plan = LzPlan { tile_bytes, ..LzPlan::default() };
         let tiles_of = |unit: &LzUnit| unit.dst.len().div_ceil(tile_bytes);
@@ -215,8 +215,8 @@ impl LzPlan {
         plan
     }
 
-    /// Divides the segments into parts of about `part_tiles` tiles, and places each segment's marks in the memory of
-    /// its part.
+    /// Divides the segments into parts of about `part_tiles` tiles, and sets where each segment's marks begin in the
+    /// memory for marks.
     fn divide(&mut self, part_tiles: usize) {
         let (mut part, mut marks) = (LzPart { segments: 0..0, tiles: 0 }, 0);
         for (number, &chain) in self.segments.iter().enumerate() {

@@ -18,10 +18,11 @@ pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
 /// Bytes of a span's exit: its last token, which leads into the next span. Its sums have `TOTAL_BYTES`.
 const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
 const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
-/// A block with less than 1 / `WALK_COST` of all bytes may be walked: one thread block reads its tokens in order. That
-/// is 1/32 to 1/128 as fast as finding them with all threads.
+/// One thread block may read all tokens of an LZ4 block in order if the block has less than 1 / `WALK_COST` of all
+/// bytes. That is 1/32 to 1/128 as fast as finding them with all threads.
 const WALK_COST: usize = 96;
-/// Blocks of up to this many encoded bytes may always be walked, because the launches that guess tokens take as long.
+/// One thread block may always read the tokens of an LZ4 block of up to this many encoded bytes: guessing takes as
+/// long.
 const WALK_FREE_BYTES: usize = 64 << 10;
 
 /// Where one LZ4 block and its decoded bytes lie.
@@ -46,7 +47,7 @@ pub(crate) struct Lz4Blocks {
     pub(super) large: u32,
     pub(super) engine: lz::LzEngine,
     pub(super) sequences: usize,
-    /// Number of spans that the large blocks are cut into.
+    /// Number of spans (stretches of encoded bytes) that the large LZ4 blocks are cut into.
     pub(super) spans: u32,
     pub(super) threads: u32,
 }
@@ -58,8 +59,8 @@ pub(super) fn has_short_sequences(encoded_bytes: usize, decoded_bytes: usize) ->
     encoded_bytes * 8 > decoded_bytes * 5
 }
 
-/// Maximum number of sequences of literals and a match in a block, with the sentinel. Every token but the last takes at
-/// least 3 bytes and makes at least 4.
+/// Maximum number of sequences of literals and a match in an LZ4 block, including the sentinel after the last. Every
+/// token but the last takes at least 3 bytes and makes at least 4.
 fn most_sequences(block: &Lz4Block) -> usize {
     (block.src.len() / 3).min(block.dst.len() / 4) + 3
 }
@@ -114,13 +115,13 @@ impl Lz4Blocks {
         }
     }
 
-    /// Bytes of the part of a span that one lane of a warp reads.
+    /// Number of encoded bytes in a span (the input of a thread block) that one lane of a warp reads.
     pub(super) fn part_bytes(&self) -> u32 {
         self.threads * THREAD_BYTES as u32 / WARP
     }
 
-    /// Sizes in bytes of the four pieces of memory that finding tokens takes. Each span has a bit for each byte, an
-    /// exit, an entry, and sums.
+    /// Sizes in bytes of the four device buffers that the kernels that find LZ4 tokens write. Each span has a bit for
+    /// each byte, an exit, an entry, and sums.
     pub(super) fn map_bytes(&self) -> [usize; 4] {
         let spans = self.spans as usize;
         [spans * self.threads as usize * 4, spans * EXIT_BYTES, spans * 4, spans * TOTAL_BYTES]
@@ -131,7 +132,7 @@ impl Lz4Blocks {
         (self.walkers + self.large) as usize
     }
 
-    /// Device memory, in bytes, that a launch takes.
+    /// Device memory, in bytes, that one decoding launch takes besides source and target.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let map: usize = self.map_bytes().iter().sum();
         let sequences = self.sequences * lz::SEQUENCE_BYTES;
@@ -143,7 +144,7 @@ impl Lz4Blocks {
 mod tests {
     use super::*;
 
-    /// How many blocks of these encoded sizes are walked on a GPU, and in how many the tokens are guessed.
+    /// In how many LZ4 blocks of these sizes a GPU reads the tokens in order, and in how many it guesses them.
     fn ways(sizes: impl IntoIterator<Item = usize>) -> (u32, u32) {
         let block = |bytes| Lz4Block { src: 0..bytes, dst: 0..4 * bytes, status: 0, place: 0, header: 0 };
         let blocks: Vec<Lz4Block> = sizes.into_iter().map(block).collect();

@@ -22,14 +22,15 @@ static LZ4: KernelSource =
 /// Number of warps in each thread block that decodes LZ4 frames. A block keeps its place until its slowest frame is
 /// done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
-/// Threads of a block that corrects wrongly guessed tokens. Each thread mends those of one span.
+/// Number of threads in a thread block that corrects LZ4 tokens whose positions were guessed wrongly. Each thread mends
+/// those of one span.
 const MEND_THREADS: u32 = 64;
-/// Frames of up to this size are decoded sequentially, by one warp each, if there are `ENOUGH_IN_ORDER` of them. An
-/// exception are frames whose sequences of literals and matches are short.
+/// Maximum size of LZ4 frames that one warp each decodes sequentially if a batch has at least `ENOUGH_IN_ORDER` of
+/// them. An exception are frames whose sequences of literals and matches are short.
 const IN_ORDER_BYTES: usize = 64 << 10;
 const ENOUGH_IN_ORDER: usize = 4096;
-/// Frames of up to this size are always decoded sequentially, by one warp each. `simt` has a smaller limit, so that
-/// both ways are tested.
+/// Maximum size of LZ4 frames that are always decoded sequentially, by one warp each. `simt` has a smaller limit, so
+/// that both ways are tested.
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_SIMT_BYTES: usize = 256;
 
@@ -50,9 +51,9 @@ pub(super) struct Lz4Decoder {
     header_bytes: usize,
 }
 
-/// Decodes frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
+/// The decoder of frames of `numcodecs.lz4`: the decoded size (little-endian `u32`), then one block.
 pub(super) static SIZED: Lz4Decoder = Lz4Decoder { name: "lz4", header_bytes: HEADER_BYTES };
-/// Decodes frames of a single block with nothing around it.
+/// The decoder of frames that are a single LZ4 block with nothing around it.
 pub(super) static RAW: Lz4Decoder = Lz4Decoder { name: "lz4_raw", header_bytes: 0 };
 
 impl DeviceDecoder for Lz4Decoder {

@@ -27,7 +27,7 @@ pub(crate) struct NativeEncoder {
     pub(crate) checksum: Option<(Checksum, Location)>,
 }
 
-/// Chunks whose encoding was put on a stream, and is not finished.
+/// An encoding of chunks that was put on a CUDA stream, and whose results were not yet fetched.
 pub(crate) struct NativeEncoding {
     batch: EncodeBatch,
     undone: Undone,

@@ -21,7 +21,7 @@ use crate::codec::device::{FrameDecoder, Headers};
 use crate::codec::step::{CHECKSUM_BYTES, Location};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// In the memory between two steps, chunks begin at multiples of this.
+/// Alignment in bytes of each chunk in the device memory between two decoding steps.
 pub(super) const ALIGNMENT_BYTES: usize = 256;
 
 /// Where the chunks of a batch lie in device memory: ranges of one buffer.
@@ -30,7 +30,7 @@ pub(crate) struct Chunks {
     pub(crate) ranges: Vec<Range<usize>>,
 }
 
-/// The kernel launch of one step, for all chunks or for those of one kind.
+/// The kernel launch of one decoding step, for all chunks of a batch or for those of one size.
 enum NativeLaunch {
     /// Decodes frames; the numbers say which chunk each frame belongs to.
     Decode(Batch, Vec<usize>),
@@ -80,9 +80,10 @@ enum NativeLaunch {
 /// A batch of stored chunks that a device turns into packed chunks, step by step.
 pub(crate) struct NativeBatch {
     launches: Vec<StepLaunches>,
-    /// For each kind of chunks, the numbers of its chunks; chunks of a kind have the same sizes in all steps.
+    /// For each kind of chunks in the batch, the numbers of its chunks; chunks of a kind have the same size in each
+    /// step.
     kinds: Vec<Vec<usize>>,
-    /// The statuses that the checking steps write: a word for each such step and each chunk.
+    /// The statuses by which steps report chunks that they refuse: a number for each reporting step and each chunk.
     statuses: Option<Buffer>,
     memory_bytes: usize,
     chunks: Chunks,
@@ -92,15 +93,15 @@ pub(crate) struct NativeBatch {
     done: Option<Event>,
 }
 
-/// The kernel launches of one step, and the name of its codec.
+/// The kernel launches of one decoding step, and the name of the codec that the step decodes.
 struct StepLaunches {
     launches: Vec<NativeLaunch>,
-    /// Whether the step reports a status for each chunk.
+    /// Whether the step may refuse chunks, such as for a wrong checksum, and so writes a status for each chunk.
     looks: bool,
     codec: String,
 }
 
-/// The error for chunks that are decoded by different steps.
+/// The error for a batch whose chunks are decoded by different steps, which one set of launches cannot do.
 fn mixed() -> Error {
     Error::new(ErrorKind::Unsupported, "chunks of one batch take different steps on the device")
 }

@@ -59,7 +59,7 @@ impl Native {
         Native { steps, input, packed_bytes }
     }
 
-    /// Whether both have the same steps with the same codecs. Sizes may differ.
+    /// Whether `other` consists of the same steps for the same codecs as this one. Sizes may differ.
     pub(crate) fn is_like(&self, other: &Native) -> bool {
         let alike =
             |((one, codec), (other, others)): (&(Step, String), &(Step, String))| codec == others && one.is_like(other);
@@ -91,7 +91,7 @@ impl Native {
         (self.input_bytes() == Some(stored.len())).then(Headers::known)
     }
 
-    /// Whether [`Native::prepare`] needs the bytes of stored chunks, and not only their headers.
+    /// Whether [`Native::prepare`] needs a host copy of all bytes of stored chunks, and not only their headers.
     pub(crate) fn reads_frames(&self) -> bool {
         let first = self.steps.iter().find(|(step, _)| !step.looks());
         matches!(first, Some((Step::Decode { decoder, .. }, _)) if decoder.reads_frames())

@@ -54,7 +54,7 @@ enum Inverse {
     },
 }
 
-/// The chunks after all steps, ready to be encoded to frames, and the statuses that conversions wrote.
+/// Chunks after all steps of an `Undo`, ready to be encoded to frames, and the statuses that conversions wrote.
 pub(crate) struct Undone {
     pub(crate) chunks: Strided,
     /// A status for each conversion and each chunk, conversion by conversion; `None` if there are no conversions.

@@ -49,10 +49,10 @@ pub enum Work<'a> {
     FloatSum(usize, usize),
 }
 
-/// Decides whether the host should do what a device could: returns the reason, or `None` to leave it to the device.
+/// A function that decides whether the host should do some decoding that a device could: returns the reason, or `None`.
 pub type Leave<'a> = &'a dyn Fn(Work<'_>) -> Option<&'static str>;
 
-/// Leaves to the device everything that a device can do, and nothing of that to the host.
+/// Leaves to the device all decoding that a device can do: returns no reason for the host to do it.
 pub(crate) fn leave_nothing(_: Work<'_>) -> Option<&'static str> {
     None
 }
@@ -66,13 +66,13 @@ pub(super) struct PassOnDevice {
     pub(super) steps: Result<Vec<Step>, &'static str>,
 }
 
-/// How far a device can encode chunks: up to the pass that makes frames.
+/// The part of encoding that a device can do: all passes up to the one that makes frames.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
     /// The steps that the device runs over packed chunks before it makes frames.
     pub(super) undo: Undo,
     pub(super) encoder: Arc<dyn DeviceEncoder>,
-    /// Which pass makes frames, counted in order of encoding.
+    /// The number, in order of encoding, of the pass that makes frames.
     pub(super) pass: usize,
 }
 
@@ -88,12 +88,13 @@ pub(crate) struct Division {
 }
 
 impl Division {
-    /// The device's steps, if no pass runs on the host.
+    /// The device's decoding steps, if no pass of decoding runs on the host.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
     }
 
-    /// Why the last of the passes on the host runs there. The passes before it have to run there too.
+    /// Why the last decoding pass that the host runs is not left to the device. The passes before it have to run there
+    /// too.
     pub(crate) fn first_reason(&self) -> Option<&'static str> {
         self.via_host.last().map(|(_, reason)| *reason)
     }
@@ -104,7 +105,7 @@ impl Division {
     }
 }
 
-/// The reason that is given to users if the host encodes instead of kernels.
+/// The reason, shown to users, why the host encodes chunks if it does so instead of kernels.
 pub(super) const ENCODED_ON_HOST: &str = "encoded by the host's threads";
 
 impl Program {

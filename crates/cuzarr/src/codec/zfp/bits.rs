@@ -1,10 +1,10 @@
 //! Streams of bits: the lowest bit of the first byte first, in words of 64 bits.
 
-/// [`BitReader::peek`] returns at least this many bits.
+/// Minimum number of bits that [`BitReader::peek`] returns.
 const PEEKED_BITS: u32 = 57;
 
-/// Reads numbers of up to 64 bits from a stream of bits. After the end it reads zeros, and [`BitReader::is_past_end`]
-/// is true.
+/// A reader of numbers of up to 64 bits from a stream of bits. After the end it reads zeros, and
+/// [`BitReader::is_past_end`] is true.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
     /// How many bits of the stream were read.
@@ -71,7 +71,7 @@ impl<'a> BitReader<'a> {
     }
 }
 
-/// Writes numbers of up to 64 bits to a stream of bits.
+/// A writer of numbers of up to 64 bits to a stream of bits.
 #[derive(Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,

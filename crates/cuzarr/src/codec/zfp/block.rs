@@ -16,7 +16,7 @@ use super::parameters::Parameters;
 use super::planes::{self, MOST_VALUES, PlaneExtent};
 use super::transform::{Integer, back, forward};
 
-/// How the blocks of one array are coded: their parameters, and the order of their coefficients.
+/// How the zfp blocks of one array are coded: the parameters, and the order of coefficients in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZfpBlocks {
     pub(super) parameters: Parameters,
@@ -24,7 +24,7 @@ pub(super) struct ZfpBlocks {
     pub(super) order: &'static [u8],
 }
 
-/// Minimum and maximum number of bits that are left for the rest of a block.
+/// Minimum and maximum number of bits that the not yet coded rest of a zfp block takes.
 #[derive(Clone, Copy)]
 struct BlockRoom {
     least: u32,
@@ -42,7 +42,7 @@ impl ZfpBlocks {
         BlockRoom { least: self.parameters.least_bits, most: self.parameters.most_bits }
     }
 
-    /// Number of bit planes that are coded of a block of floats whose largest exponent is `exponent`.
+    /// Number of bit planes that are stored of a zfp block of floats whose largest exponent is `exponent`.
     fn planes(&self, exponent: i32) -> u32 {
         let lowest = i64::from(exponent) - i64::from(self.parameters.least_exponent) + 2 * self.ndim as i64 + 2;
         self.parameters.planes.min(u32::try_from(lowest.max(0)).unwrap_or(u32::MAX))

@@ -14,10 +14,11 @@ use crate::{Error, ErrorKind, Result};
 static ZFP: KernelSource =
     KernelSource { name: "zfp", text: include_str!("zfp.cu"), headers: &[&[header!("codec/zfp/zfp_order.cuh")]] };
 
-/// Threads of a group, each of which decodes one zfp block. `simt` uses a warp, because each thread is a fiber.
+/// Number of threads in a thread block; each thread decodes one zfp block. `simt` uses a warp, because each thread is a
+/// fiber.
 const THREADS: u32 = 128;
 
-/// The facts about all chunks that the kernel needs: `ZfpChunks` in zfp.cu.
+/// The argument of the kernel that describes all zfp chunks: `ZfpChunks` in zfp.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct ZfpChunks {
@@ -36,7 +37,7 @@ const _: () = assert!(size_of::<ZfpChunks>() == stated_size(ZFP.text, "ZfpChunks
 #[derive(Debug)]
 pub(super) struct ZfpDecoder {
     kernel: &'static str,
-    /// The kernel's parameters about chunks; the number of groups is set for each launch.
+    /// The kernel's argument that describes all chunks; the number of thread blocks in it is set for each launch.
     chunks: ZfpChunks,
     value_bytes: usize,
     decoded_bytes: usize,
@@ -138,7 +139,7 @@ struct ZfpFrames {
     starts: usize,
     value_bytes: usize,
     chunks: ZfpChunks,
-    /// Number of thread groups for all chunks together.
+    /// Number of thread blocks that decode all chunks together.
     groups: u32,
     threads: u32,
 }

@@ -18,10 +18,10 @@ const LEAST_EXPONENT: i32 = -1074;
 /// How many bits zfp blocks take, and with what precision they hold values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// Minimum bits of a block; shorter ones are filled up with zeros.
+    /// Minimum number of bits of a zfp block; shorter blocks are filled up with zeros.
     pub(super) least_bits: u32,
     pub(super) most_bits: u32,
-    /// Number of bit planes that are stored, from the highest one on.
+    /// Maximum number of bit planes of a zfp block that are stored, from the highest one on.
     pub(super) planes: u32,
     /// For floats, the exponent of the lowest power of two that is stored.
     pub(super) least_exponent: i32,
@@ -39,7 +39,7 @@ pub(super) struct ZfpValues {
 }
 
 impl ZfpValues {
-    /// Number of values in a block.
+    /// Number of values in a zfp block.
     pub(super) fn count(&self) -> u32 {
         1 << (2 * self.ndim)
     }

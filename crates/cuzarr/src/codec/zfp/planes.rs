@@ -15,7 +15,7 @@
 
 use super::bits::{BitReader, BitWriter};
 
-/// Maximum number of coefficients that a block has.
+/// Maximum number of coefficients in a zfp block: 4 along each of 4 dimensions.
 pub(super) const MOST_VALUES: usize = 256;
 
 /// One bit of each coefficient, all of the same weight.
@@ -46,8 +46,8 @@ fn transpose(rows: &mut [u64; 64]) {
     }
 }
 
-/// A block's bits, by planes or by coefficients: each is the other with rows and columns of bits swapped. There are
-/// `PARTS` times 64 coefficients. If there are fewer, `PARTS` is 0, and planes are built one by one from `few`.
+/// The bits of a zfp block's coefficients, with one row for each bit plane or for each coefficient. There are `PARTS`
+/// times 64 coefficients. If there are fewer, `PARTS` is 0, and planes are built one by one from `few`.
 struct Planes<const PARTS: usize> {
     rows: [[u64; 64]; PARTS],
     few: [u64; 16],

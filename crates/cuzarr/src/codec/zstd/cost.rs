@@ -2,7 +2,7 @@
 
 use crate::codec::cost::{EncodingSpeeds, Speeds};
 
-/// Frames of more decoded bytes count as large: a batch of 64 MiB has room for few of them.
+/// Number of decoded bytes above which a frame counts as large: a batch of 64 MiB has room for few large frames.
 const LARGE_FRAME_BYTES: usize = 1 << 20;
 
 pub(super) static SPEEDS: Speeds = Speeds {

@@ -37,10 +37,9 @@ const SMALL: ZstdBlocks = ZstdBlocks { most_bytes: 64 << 10, part_bytes: 16 << 1
 /// headers of a frame are read one by one.
 const SMALL_BY_JOBS: ZstdBlocks = ZstdBlocks { part_bytes: 0, ..SMALL };
 const LARGE: ZstdBlocks = ZstdBlocks { most_bytes: 0, part_bytes: 0 };
-/// Chunks that become smaller than their size divided by this get large blocks: headers of small blocks would be 1 % of
-/// the frame or more.
+/// Compression ratio above which chunks get large blocks: headers of small blocks would be 1 % of the frame or more.
 const WELL_COMPRESSED: usize = 16;
-/// Chunks of at least twice this size are cut into pieces of this size ("jobs"), which are encoded side by side. That
+/// Size of the pieces ("jobs") into which chunks of at least twice this size are cut, to be encoded side by side. That
 /// does not depend on the number of threads, so that equal chunks give equal bytes.
 const JOB_BYTES: usize = 8 << 20;
 

@@ -35,26 +35,26 @@ static WALK: KernelSource =
 static EXECUTE: KernelSource =
     KernelSource { name: "zstd_execute", text: include_str!("zstd_execute.cu"), headers: &[HEADERS, lz::HEADERS] };
 
-/// Each part of the scratch memory begins at a multiple of this.
+/// Alignment in bytes of each list and table that kernels keep in scratch memory.
 const ALIGNMENT_BYTES: usize = 256;
 /// Number of blocks whose literals one warp decodes: `LITERALS` in the kernel for literals, `LITERALS_BESIDE` in the
 /// kernel for sequences.
 const LITERALS: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS");
 const LITERALS_BESIDE: u32 = defined(ENTROPY.text, "CUZARR_ZSTD_LITERALS_BESIDE");
-/// Bytes of shared memory that a thread block of `zstd_entropy` takes.
+/// Bytes of shared memory that a thread block of the kernel `zstd_entropy` takes.
 const ENTROPY_SHARED_BYTES: u32 = stated_size(ENTROPY.text, "SpaceOfMany") as u32;
-/// With more groups of blocks than this for each multiprocessor, literals are decoded after sequences instead of beside
+/// Maximum number of groups of blocks per multiprocessor for which literals are decoded beside sequences, not after
 /// them.
 const GROUPS_BESIDE: u32 = 4;
-/// Up to this many groups of blocks for each multiprocessor, fewer blocks share a group.
+/// Maximum number of thread blocks per multiprocessor for which fewer Zstandard blocks share a thread block.
 const GROUPS_ALONE: u32 = 2;
-/// Warps of a thread block of which each warp works on one unit or frame. A block keeps its place until its slowest
-/// unit is done, so it has few warps.
+/// Number of warps in a thread block, for kernels in which each warp works on one unit or frame. A block keeps its
+/// place until its slowest unit is done, so it has few warps.
 const WARPS_PER_BLOCK: u32 = 2;
 /// Kernels decode only chunks of fewer decoded bytes than this, because offsets in bundles of sequences are limited.
 const LARGEST_UNIT_BYTES: usize = lz::BRIEF_OFFSETS;
 
-/// The tables that kernels need, read from the headers of one frame, and the error if kernels refuse the frame.
+/// The contents of one frame's headers in tables for kernels, and the error if kernels do not decode the frame.
 struct HeaderRead {
     tables: ZstdTables,
     refused: Option<Error>,
@@ -148,7 +148,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared> {
     Prepared::new(request, ZstdDecoding { tables, layout, scratch, engine }, refused)
 }
 
-/// Sizes in bytes of the parts of scratch memory that decoding a batch takes.
+/// Sizes in bytes of the lists and tables in scratch memory that kernels need to decode a batch of Zstandard frames.
 struct ZstdScratch {
     results: usize,
     trees: usize,
@@ -213,7 +213,7 @@ struct KernelTask {
     with_sequences_count: u32,
 }
 
-/// The parts of the scratch memory of one launch.
+/// The scratch memory of one launch: one buffer for each list or table of the Zstandard kernels.
 struct ZstdParts {
     results: Buffer,
     trees: Buffer,
@@ -275,7 +275,7 @@ impl ZstdDecoding {
     }
 }
 
-/// How many blocks of data have their sequences decoded by one thread block. It decides the kernel.
+/// The number of Zstandard blocks whose sequences one thread block decodes. It decides the kernel.
 #[derive(Clone, Copy)]
 enum ZstdGroup {
     Few = defined(ENTROPY.text, "CUZARR_ZSTD_FEW") as isize,
@@ -297,7 +297,8 @@ impl ZstdGroup {
         })
     }
 
-    /// The number of blocks in this group; few on the emulated device `simt`, where each thread is a fiber.
+    /// The number of Zstandard blocks that one thread block decodes; few on the device `simt`, where each thread is a
+    /// fiber.
     fn blocks(self, device: Device) -> u32 {
         match self {
             ZstdGroup::Many if device == Device::Simt => ZstdGroup::Few as u32,

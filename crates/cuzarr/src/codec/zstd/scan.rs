@@ -17,12 +17,12 @@ const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
 /// Minimum number of literals that are coded as four Huffman streams.
 const FOUR_STREAMS_LITERALS: usize = 6;
-/// Limits the memory that a unit's decoding tables take: `TABLE_BYTES`, and this for each encoded and decoded byte.
-/// Known writers make far larger blocks, which need less.
+/// A limit of the memory that the decoding tables of one chunk's frames take: `TABLE_BYTES`, and this for each encoded
+/// and decoded byte. Known writers make far larger blocks, which need less.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 
-/// Reads a block's bytes in order, and knows their position for errors.
+/// A reader of the bytes of a Zstandard block, which knows its position for error messages.
 #[derive(Clone, Copy)]
 struct BlockReader<'a> {
     bytes: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a> BlockReader<'a> {
     }
 }
 
-/// The Huffman tree and the sequence tables of earlier blocks in the frame, which later blocks may use again.
+/// The latest Huffman tree and sequence tables in a Zstandard frame, which later blocks of the frame may use again.
 #[derive(Clone, Copy, Default)]
 struct Earlier {
     tree: Option<u32>,
@@ -77,7 +77,7 @@ struct FrameScan<'a> {
     dst_bytes: usize,
     /// Minimum number of bytes that the blocks read so far decode to.
     least_bytes: usize,
-    /// Bytes that the unit's decoding tables take so far.
+    /// Bytes of scratch memory for the decoding tables of all headers read so far.
     slot_bytes: usize,
 }
 
@@ -187,7 +187,8 @@ impl FrameScan<'_> {
         Ok((1 << log) + (1 << (log - 3)) * (byte & 7))
     }
 
-    /// Counts the bytes that a block decodes to at least. An error if the unit then decodes to too many bytes.
+    /// Adds `bytes` to the minimum number of bytes that the blocks read so far decode to. An error if the unit then
+    /// decodes to too many bytes.
     fn claim(&mut self, at: usize, bytes: usize) -> Result<()> {
         self.least_bytes += bytes;
         match self.least_bytes > self.dst_bytes {

@@ -20,12 +20,12 @@ const FRAME_BYTES: usize = stated_size(HEADER, "ZstdFrame");
 const BLOCK_BYTES: usize = stated_size(HEADER, "ZstdBlock");
 /// Maximum bytes that one Zstandard block decodes to.
 pub(super) const MOST_BLOCK_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_BLOCK_BYTES") as usize;
-/// The slot for tables of sequences that holds the predefined ones.
+/// The number of the slot in scratch memory that holds the predefined decoding tables for sequences.
 pub(super) const PREDEFINED: u32 = defined(HEADER, "CUZARR_ZSTD_PREDEFINED");
-/// Offsets of sequences are smaller than this; larger values stand for repeated offsets until they are resolved.
+/// Upper limit of real match offsets; larger values stand for repeated offsets until kernels have resolved them.
 const SYMBOLIC_OFFSET: usize = defined(HEADER, "CUZARR_ZSTD_SYMBOLIC") as usize;
 const _: () = assert!(lz::BRIEF_OFFSETS <= SYMBOLIC_OFFSET);
-/// In scratch memory, the literals of a block begin at a multiple of this.
+/// Alignment in bytes of the literals of each Zstandard block in scratch memory.
 const LITERALS_ALIGNMENT_BYTES: u64 = 16;
 /// A sequence of literals and a match counts as short if it decodes to fewer bytes than this.
 const SHORT_SEQUENCE_BYTES: u64 = 16;
@@ -140,7 +140,7 @@ pub(super) struct ZstdTables {
     pub(super) bundles: u64,
 }
 
-/// The lengths of [`ZstdTables`] at one moment, to which later additions can be undone.
+/// The lengths of the lists in [`ZstdTables`] at one moment, so that later additions can be undone.
 pub(super) struct TableMark {
     frames: usize,
     blocks: usize,
@@ -159,7 +159,7 @@ pub(super) struct TableLayout {
     pub(super) size_bytes: usize,
 }
 
-/// A list of blocks by their numbers, and where it begins in the buffer.
+/// A list of the numbers of some Zstandard blocks, and where it begins in the buffer that is copied to the device.
 pub(super) struct ListTable {
     pub(super) at: usize,
     numbers: Vec<u32>,
@@ -206,8 +206,8 @@ impl ZstdTables {
         self.blocks.push(block);
     }
 
-    /// Adds the only unit of the tables `other` to these tables. Its ranges begin at 0 there, and are `src` and `dst`
-    /// here. Returns false if their sizes differ.
+    /// Adds the tables `other` of a single unit (the Zstandard frames of one chunk) to these tables. The unit's ranges
+    /// begin at 0 there, and are `src` and `dst` here. Returns false if their sizes differ.
     pub(super) fn append(&mut self, other: &ZstdTables, src: &Range<usize>, dst: &Range<usize>) -> bool {
         let [unit] = &other.units[..] else { return false };
         if (unit.src.len(), unit.dst.len()) != (src.len(), dst.len()) {

@@ -336,8 +336,9 @@ impl DataType {
         units
     }
 
-    /// Adds the units inside `repeat` elements, beginning at `offset`: all of them if `stored` is `None`, else those
-    /// that are stored in big-endian order. Returns the size of these elements in bytes.
+    /// Adds to `units` the groups of bytes that a change of byte order reverses in `repeat` elements from byte `offset`
+    /// on. If `stored` is given, only groups that are stored in big-endian order are added. Returns the size of these
+    /// elements in bytes.
     fn push_swap_units(
         &self,
         offset: usize,

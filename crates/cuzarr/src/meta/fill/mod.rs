@@ -177,7 +177,7 @@ fn parse_integer(value: &Value, low: i128, high: i128) -> Result<i128> {
         .ok_or_else(|| wrong(value, &format!("an integer from {low} to {high}")))
 }
 
-/// Parses a number of [`DataType::Small`].
+/// Parses a fill value for elements of a [`DataType::Small`] to the bytes of one element.
 fn parse_small(value: &Value, number: SmallNumber) -> Result<Vec<u8>> {
     match (SmallFloat::of(number), number.parts()) {
         (Some(part), 1) => Float::Small(part).parse(value),

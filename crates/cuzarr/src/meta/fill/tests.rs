@@ -9,7 +9,7 @@ fn parse(value: Value, data_type: &DataType, format: ZarrFormat) -> Result<Vec<u
     }
 }
 
-/// Parses `value` in both formats and expects `bytes`; writes these in both formats and expects `written`.
+/// Parses `value` in both Zarr formats and expects `bytes`; writes these bytes in both formats and expects `written`.
 fn check(data_type: &DataType, value: Value, bytes: &[u8], written: Value) {
     for format in [ZarrFormat::V2, ZarrFormat::V3] {
         assert_eq!(parse(value.clone(), data_type, format).unwrap(), bytes, "{data_type:?} {value}");

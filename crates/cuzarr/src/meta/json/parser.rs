@@ -27,7 +27,7 @@ fn not_json(at: usize, got: &str, expected: &str) -> Error {
     Error::new(ErrorKind::MetadataInvalid, format!("not JSON at byte {at}: got {got}, expected {expected}"))
 }
 
-/// A word of eight bytes, each of them 1.
+/// A 64-bit number whose eight bytes are all 1, by which a byte value is repeated to compare eight characters at once.
 const EACH: u64 = u64::MAX / 0xff;
 
 /// A parser of JSON text at one position in it. It advances past each value that is read or skipped.

@@ -44,7 +44,7 @@ pub(crate) enum Along {
 }
 
 impl ChunkOrder {
-    /// Sorts a selection for reading: an element that is selected twice is read for both places.
+    /// Sorts a selection for reading: an element that is selected twice goes to both of its positions in the result.
     ///
     /// # Errors
     /// `SelectionInvalid` when the selection does not fit the array; `Unsupported` for points of an array with more elements than
@@ -104,7 +104,7 @@ impl ChunkOrder {
         }
     }
 
-    /// The positions of all selected elements: per dimension, or one range for points.
+    /// The range of all positions in the selection: one range along each dimension, or a single range for points.
     pub(crate) fn whole(&self) -> Vec<(u64, u64)> {
         match self {
             ChunkOrder::Product(axes) => axes.iter().map(|axis| (0, axis.count())).collect(),
@@ -112,7 +112,8 @@ impl ChunkOrder {
         }
     }
 
-    /// Makes a walk over the grid cells that hold the elements at the positions `inside`. The grid begins at `origin`.
+    /// Makes an iterator over the grid cells that hold the selected elements at the positions `inside`. The grid begins
+    /// at `origin`.
     pub(crate) fn walk(&self, origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         match self {
             ChunkOrder::Product(axes) => Walk::new(axes, origin, cells, inside),
@@ -120,7 +121,7 @@ impl ChunkOrder {
         }
     }
 
-    /// Makes a walk over all grid cells that hold selected elements, for a grid that begins at the array's first
+    /// Makes an iterator over all grid cells that hold selected elements, for a grid that begins at the array's first
     /// element.
     pub(crate) fn walk_all(&self, cells: Cells<'_>) -> Walk {
         let ndim = match self {
@@ -150,8 +151,8 @@ impl ChunkOrder {
         self.cells(&self.whole(), cells)
     }
 
-    /// Which box of the result the positions `inside` of one cell fill, as start and extent along each of its
-    /// dimensions.
+    /// The box of the result that the positions `inside` of a grid cell fill: start and extent along each dimension of
+    /// the result.
     pub(crate) fn region<'a>(&'a self, inside: &'a [(u64, u64)]) -> impl Iterator<Item = (usize, usize)> + 'a {
         // For lists and points, the box is given in positions.
         let kept = move |(dim, &positions): (usize, &(u64, u64))| match self {
@@ -345,7 +346,8 @@ fn along(axis: &AxisIndex, within: Within) -> Along {
     Along::List { indices: indices.into(), places: places.into() }
 }
 
-/// Maps an array index along one dimension to the index in the innermost chunk, through all levels of shards.
+/// For one dimension, the grids of all chunk levels, through which an array index becomes an index in the innermost
+/// chunk.
 struct InChunk(Vec<Splitter>);
 
 impl InChunk {

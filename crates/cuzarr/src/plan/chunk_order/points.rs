@@ -81,7 +81,7 @@ impl Points {
         Ok(Points { indices, within, list, starts, firsts, leaf, strides, is_uneven })
     }
 
-    /// Whether the points can keep their order for `source`, the array with codecs that may be bound to another device.
+    /// Whether the points are already sorted for reading from `source`, whose codecs may be bound to another device.
     pub(super) fn suits(&self, source: &Source) -> bool {
         let (by_elem, layout) = (self.within != Within::Rising, source.layout());
         (&layout.leaf().chunk_shape, &layout.strides) == (&self.leaf, &self.strides)
@@ -139,7 +139,7 @@ impl Points {
     }
 }
 
-/// Computes from a point's indices the number of its chunk, and of its element in that chunk.
+/// How the array indices of a point determine the number of its chunk, and of its element in that chunk.
 struct Ways {
     /// For each dimension, how an index along it is counted; in the order of the packed chunk, the outermost first.
     axes: Vec<Way>,
@@ -225,7 +225,7 @@ impl Ways {
 
 /// The number of a chunk, in 32 or 128 bits.
 trait ChunkNumber: Copy {
-    /// Adds `cells` cells, each of which counts `weight` chunks.
+    /// Adds to this chunk number the chunks of `cells` grid cells, with `weight` chunks in each.
     fn add(&mut self, cells: u64, weight: u128);
 }
 

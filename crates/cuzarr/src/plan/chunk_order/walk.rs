@@ -1,5 +1,5 @@
-//! A walk over the cells of a grid that a selection touches. It visits them one by one, without a list: in C order, or
-//! for points in the order of the points.
+//! A walk: an iterator over the grid cells (chunks or shards) that a selection touches. It visits them one by one,
+//! without a list: in C order, or for points in the order of the points.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{Along, ChunkOrder, Points};
 use crate::plan::cells::{CellSpan, Cells, CellsAlong};
 use crate::plan::source::Source;
 
-/// The state of a walk along one dimension: its grid, and the current cell.
+/// The state of a walk over grid cells along one dimension: the division into cells, and the current cell.
 #[derive(Clone, Debug)]
 struct Axis {
     along: Along,
@@ -33,14 +33,15 @@ impl Axis {
     }
 }
 
-/// A walk over the grid cells that hold selected points; the points are grouped by cell.
+/// An iterator over the grid cells that hold selected points; the points are grouped by cell.
 #[derive(Clone, Debug)]
 struct PointWalk {
     points: Arc<Points>,
     origin: Vec<u64>,
     cells: Vec<CellsAlong>,
     end: usize,
-    /// The current cell holds the points `from..to`. The first of them lies in `chunk`.
+    /// The points in the current grid cell, which are consecutive in the order of the walk: `from..to`. The first of
+    /// them lies in `chunk`.
     from: usize,
     to: usize,
     chunk: usize,
@@ -76,8 +77,8 @@ impl PointWalk {
     }
 }
 
-/// A walk over the cells of a grid that hold selected elements. It does not visit cells that a step jumps over, so a tiny
-/// selection of a huge array is a short walk.
+/// An iterator over the cells of a grid (chunks or shards) that hold selected elements. It does not visit cells that a
+/// step jumps over, so a tiny selection of a huge array is a short walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     steps: Steps,
@@ -102,8 +103,8 @@ pub(crate) struct Cell {
 }
 
 impl Walk {
-    /// Makes a walk over the cells of a grid that begins at the array element `origin`. `inside` is the range of
-    /// positions of the selection that it visits. These positions must lie in the grid.
+    /// Makes the iterator over selected cells of a grid that begins at the array element `origin`. `inside` is the
+    /// range of positions of the selection that it visits. These positions must lie in the grid.
     pub(crate) fn new(axes: &[Along], origin: &[u64], cells: Cells<'_>, inside: &[(u64, u64)]) -> Walk {
         let mut walk = Vec::with_capacity(axes.len());
         let finished = inside.iter().any(|(first, end)| first >= end);
@@ -129,7 +130,7 @@ impl Walk {
         Walk { steps: Steps::Points(walk), finished: from >= end }
     }
 
-    /// The cell that is visited now; `None` after the last one.
+    /// The grid cell at which the walk stands; `None` after the last one.
     pub(crate) fn current(&self) -> Option<Cell> {
         if self.finished {
             return None;

@@ -15,7 +15,7 @@ use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where one codec of an array runs, in a read or write.
+/// Whether one codec of an array runs on the device or on the host in a read or write, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The name of the codec.
@@ -24,7 +24,7 @@ pub struct Placement {
     pub via_host: Option<String>,
 }
 
-/// Expected speeds of decoding frames, on the device and on the host.
+/// The expected speeds of decoding the frames of a read, on the device and on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoding {
     /// The format of the frames, such as `zstd`.
@@ -44,7 +44,7 @@ pub struct Merging {
     pub via_host: Option<String>,
 }
 
-/// Which codecs of the innermost chunks run on the host, and why.
+/// Which codecs of the innermost chunks run on the host in a read or write, and why.
 #[derive(Clone, Debug)]
 enum ViaHost {
     /// All codecs run on the host, for this reason.

@@ -10,21 +10,21 @@ use crate::codec::{Chain, Division, Program, VARIABLE, leave_nothing};
 use crate::error::Result;
 use crate::plan::costs::{Costs, Load};
 
-/// Device memory of a batch that kernels decode, as a multiple of its packed bytes: stored bytes and packed bytes.
+/// Device memory for a batch that kernels decode, as a multiple of its packed bytes: room for stored and packed bytes.
 /// Scratch memory of the decoder comes on top.
 pub(crate) const PLAIN_COPIES: u64 = 2;
-/// Device memory of a batch whose stored bytes the store hands over in device memory, as a multiple of its packed
-/// bytes. Packed chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
+/// Device memory for a batch whose stored bytes are already in device memory, as a multiple of its packed bytes. Packed
+/// chunks need no further memory. Frames take two more copies: frames put together, and packed bytes.
 const RESIDENT_PACKED_COPIES: u64 = 1;
 const RESIDENT_FRAME_COPIES: u64 = 3;
 /// Size of a batch of frames that the store hands over in device memory, as a multiple of the usual size. An early
 /// start gains nothing for such frames, and each batch waits once for their headers.
 const LARGER_BATCHES: u64 = 4;
-/// Number of batches that kernels should decode at once, each with its scratch memory, while one more is fetched.
+/// Number of batches that kernels should decode at once, while one more batch is fetched from the store.
 const DECODING_BATCHES: u64 = 3;
-/// Number of batches that are decoded at once if regions are read in order. Regions take memory too, and smaller
-/// batches fill them sooner. On an H200 with a limit of 2 GiB, the mean of 8 GiB took 1.04 times as long as the read
-/// alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
+/// Number of batches that kernels should decode at once if regions of an array are read one after the other. Regions
+/// take memory too, and smaller batches fill them sooner. On an H200 with a limit of 2 GiB, the mean of 8 GiB took 1.04
+/// times as long as the read alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
 /// Maximum size of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a
@@ -36,7 +36,7 @@ pub(crate) const SMALL_BYTES: usize = 128 << 10;
 pub(crate) struct Circumstances {
     /// Number of multiprocessors of the device that gets the result.
     pub(crate) multiprocessors: u32,
-    /// Number of host threads.
+    /// Number of host threads that read and decode.
     pub(crate) threads: usize,
     /// Whether the device decodes everything that it can, even if the host would be faster.
     pub(crate) force_device: bool,
@@ -44,13 +44,14 @@ pub(crate) struct Circumstances {
     pub(crate) memory_limit_bytes: u64,
     /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
-    /// Packed bytes of one batch that kernels decode.
+    /// Size of one batch that kernels decode, in packed bytes: what chunks take before elements are copied to the
+    /// result.
     pub(crate) decode_batch_bytes: u64,
     /// The number of innermost chunks that are read; 0 if they are read into host memory, where they are not counted.
     pub(crate) chunks: u64,
-    /// Whether regions are read in order, and each is handed to the caller.
+    /// Whether regions of the array are read in order, and each one is handed to the caller as soon as it is complete.
     pub(crate) in_turn: bool,
-    /// Whether the store keeps values in the device's memory.
+    /// Whether the store keeps its objects in the memory of the device.
     pub(crate) is_resident: bool,
     /// Bytes of the result, if one chunk of a local store is read into contiguous memory.
     pub(crate) one_chunk_bytes: Option<usize>,
@@ -62,7 +63,7 @@ pub(crate) struct Circumstances {
 pub(crate) enum Route {
     /// The host decodes elements directly into the result, which is in host memory.
     Host,
-    /// The host decodes elements of variable length.
+    /// The host decodes elements of variable length, which stay in host memory.
     Variable,
     /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
@@ -86,7 +87,8 @@ pub(crate) enum Resident {
 }
 
 impl Route {
-    /// Whether chunks of both routes can share a batch, because they need the same work and the same kernel steps.
+    /// Whether chunks on this route can share a batch with chunks on the route `other`, because the same kernels decode
+    /// them.
     pub(crate) fn is_like(&self, other: &Route) -> bool {
         match (self, other) {
             (Route::Host, Route::Host) | (Route::Hybrid(None), Route::Hybrid(None)) => true,
@@ -120,18 +122,17 @@ impl Route {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlacement {
     pub(crate) route: Route,
-    /// Packed bytes that one batch should have.
+    /// Size that one batch should have, in packed bytes: what chunks take before elements are copied to the result.
     pub(crate) batch_bytes: u64,
     device: Device,
     via_host: ViaHost,
-    /// The device's costs and the load of one batch, from which it was decided where to decode; `None` if costs played
-    /// no role.
+    /// The device's decoding costs and the work in one batch, if the choice between device and host depended on them.
     weighed: Option<(Costs, Load)>,
 }
 
-/// Why the host decodes one small chunk, for explanations.
+/// The reason, shown to users, why the host decodes a read of one small chunk.
 const SMALL: &str = "the host decodes one small chunk before kernels would begin";
-/// Why the host decodes if memory is too short for kernels, for explanations.
+/// The reason, shown to users, why the host decodes if kernels would take too much memory.
 const TOO_LITTLE_MEMORY: &str = "kernels need more memory for one chunk than the limit allows";
 
 impl ReadPlacement {
@@ -173,7 +174,7 @@ impl ReadPlacement {
         self.route.name()
     }
 
-    /// Where each codec runs, in order of encoding.
+    /// For each codec, in order of encoding, whether it runs on the device, or why it runs on the host.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         self.via_host.places(chain, self.device)
     }
@@ -230,7 +231,7 @@ fn load(program: &Program, given: &Circumstances) -> Load {
     Load { threads: given.threads, frames }
 }
 
-/// Which passes of a program run on the host, and which kernels run the others.
+/// Which decoding passes of a program run on the host in a read, and which kernels run the other passes.
 struct Divided {
     /// Number of passes that run on the host.
     host_passes: usize,

@@ -17,15 +17,15 @@ use crate::plan::write::Coverage;
 /// Number of batches that kernels should encode at once. One batch would not be enough, because its slowest piece takes
 /// as long as the whole batch. There are fewer batches if memory is short.
 pub(super) const ENCODING_BATCHES: usize = 4;
-/// Number of batches that are encoded at once if each is one large chunk, which fills the device by itself. The sooner
-/// the first one is done, the sooner its frame is on its way.
+/// Number of batches that kernels encode at once if each batch is one chunk that is large enough to keep the device
+/// busy. The sooner the first one is done, the sooner its frame is on its way.
 const ENCODING_LARGE_CHUNKS: usize = 2;
 /// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
 /// their ends. But larger batches deliver their first frames later, and nothing overlaps with the last ones.
 const BATCHES_OF_A_WRITE: u64 = 16;
-/// Size of the largest batch, as a multiple of the usual size.
+/// Size of the largest batch that kernels encode, as a multiple of the usual size of batches.
 const LARGEST_ENCODING_BATCH: u64 = 4;
-/// Chunks that are gathered in device memory for kernels begin at multiples of this.
+/// Alignment in bytes of the chunks that are put together in device memory for kernels.
 const CHUNK_ALIGNMENT_BYTES: usize = 256;
 
 /// Number of slabs (pieces of pinned memory) that may be on their way to the host before the write waits for the
@@ -50,21 +50,21 @@ pub(crate) struct WriteCircumstances {
     pub(crate) chunks: u64,
     /// Number of elements of a chunk.
     pub(crate) chunk_elements: usize,
-    /// Number of elements of the largest part of a chunk that is written.
+    /// Number of elements that are written to the chunk of which the write changes most.
     pub(crate) part_elements: usize,
-    /// How many old elements stay in the chunk of which the write replaces the smallest share.
+    /// Whether the write replaces all elements of each chunk, or some chunk keeps old elements.
     pub(crate) least: Coverage,
-    /// Whether index lists or points choose the elements.
+    /// Whether the elements to write are selected by index lists or points, and not only by ranges.
     pub(crate) has_lists: bool,
     /// Whether chunks that only hold the fill value are stored.
     pub(crate) write_empty: bool,
-    /// Whether the store keeps values in the device's memory.
+    /// Whether the store keeps its objects in the memory of the device.
     pub(crate) is_resident: bool,
     /// Whether each object is a single chunk, and the store writes objects part by part.
     pub(crate) takes_parts: bool,
     /// Maximum number of bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
-    /// Packed bytes of one batch that kernels encode.
+    /// Size of one batch that kernels encode, in packed bytes: what the chunks take before encoding.
     pub(crate) batch_bytes: u64,
     /// Size of a slab of the staging ring, in bytes.
     pub(crate) slab_bytes: u64,
@@ -87,35 +87,36 @@ pub(crate) enum WriteRoute {
 pub(crate) enum ChunkRoute {
     /// The chunk is packed on the device, and the store takes its packed bytes there.
     Resident,
-    /// Kernels encode the chunk.
+    /// Kernels encode the chunk in device memory, without its old elements.
     Kernels,
-    /// Kernels decode the old chunk, merge it, and encode it again.
+    /// Kernels decode the stored chunk, replace some of its elements by new ones, and encode it again.
     Merge,
-    /// The chunk is packed on the device, packed bytes cross the bus, and the host encodes them.
+    /// The chunk is packed on the device, the packed bytes are copied to host memory, and the host encodes them.
     Packed,
-    /// Elements cross the bus without being packed on the device. The host compares them, or merges them with old
-    /// elements, and encodes them.
+    /// Elements are copied to host memory without being packed on the device first. The host compares them, or merges
+    /// them with old elements, and encodes them.
     Elements,
 }
 
-/// The decision how a write from device memory is executed.
+/// The decision how a write from device memory is executed: its kernels, its buffers and what the store takes.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceWrite {
-    /// The kernels that encode; `None` when the host encodes.
+    /// The kernels that encode chunks, and the size of their batches; `None` if the host encodes.
     pub(crate) encoding: Option<DeviceEncoding>,
-    /// Whether whole chunks may be gathered in packed form, because that loses no information.
+    /// Whether whole chunks may be packed on the device, because packing keeps every bit of the elements.
     pub(crate) gathers_packed: bool,
     /// Whether the store takes whole packed chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_packed: bool,
     /// Whether the store takes encoded chunks in device memory, so that they need not cross the bus.
     pub(crate) keeps_frames: bool,
-    /// Size of a slab, the number of slabs, and how many may be in flight when a full slab is sent.
+    /// Size in bytes of a slab (a piece of pinned memory), with the number of slabs and how many may be in flight.
     pub(crate) slab_bytes: usize,
     pub(crate) slabs: usize,
     pub(crate) downloads: usize,
-    /// Number of large chunks that are gathered together, so that their parts can be written in turn.
+    /// Number of large chunks that are put together in device memory at a time, so that their parts can be written in
+    /// turn.
     pub(crate) large_chunks: usize,
-    /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
+    /// Size in bytes of the parts in which larger objects are written; `None` if all objects are written whole.
     pub(crate) part_bytes: Option<usize>,
     /// Device memory, in bytes, that the write needs beside the buffers from which slabs of pinned memory are filled.
     pub(crate) device_bytes: u64,
@@ -126,14 +127,15 @@ pub(crate) struct DeviceWrite {
 pub(crate) struct WritePlacement {
     pub(crate) route: WriteRoute,
     device: Device,
-    /// Why the host encodes although kernels could; `None` if it does not.
+    /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
+    /// the host.
     left: Option<&'static str>,
     /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
     /// `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
 }
 
-/// Why the host merges if index lists choose elements, for explanations.
+/// The reason, shown to users, why the host merges old and new elements if index lists select elements.
 const LISTED: &str = "the host merges chunks of which index lists choose elements";
 
 impl WritePlacement {
@@ -158,7 +160,8 @@ impl WritePlacement {
         WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Why the host encodes although kernels could; `None` if it does not.
+    /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
+    /// the host.
     #[cfg(test)]
     pub(super) fn left(&self) -> Option<&'static str> {
         self.left
@@ -175,7 +178,7 @@ impl WritePlacement {
         }
     }
 
-    /// Where each codec runs, in order of encoding.
+    /// For each codec, in order of encoding, whether it runs on the device, or why it runs on the host.
     pub(crate) fn codecs(&self, chain: &Chain) -> Vec<Placement> {
         encoding_places(chain, self.device, self.left)
     }
@@ -278,19 +281,19 @@ impl DeviceWrite {
         }
     }
 
-    /// Whether kernels encode chunks in which a write keeps this many old elements.
+    /// Whether kernels encode the chunks of which a write keeps as many old elements as `coverage` says.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self.route_of(coverage, false, true), ChunkRoute::Kernels | ChunkRoute::Merge)
     }
 
-    /// Whether chunks with this coverage go from pinned memory (slabs) directly to the store, without taking other host
-    /// memory.
+    /// Whether chunks of which a write keeps as many old elements as `coverage` says go from pinned memory directly to
+    /// the store.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         coverage == Coverage::Full && self.encoding.is_none() && self.part_bytes.is_some()
     }
 
-    /// Number of chunks to collect for the kernels: for the batches on the device, for the next one, and for the
-    /// previous one.
+    /// Number of chunks to keep collected for encoding kernels: those of the batches on the device and of two batches
+    /// more.
     pub(crate) fn chunks_wanted(&self) -> usize {
         self.encoding.as_ref().map_or(0, |encoding| encoding.chunks.saturating_mul(encoding.batches + 2))
     }
@@ -307,10 +310,10 @@ fn loses_nothing(program: &Program) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceEncoding {
     pub(crate) encoder: Arc<dyn DeviceEncoder>,
-    /// The kernels that decode old chunks of which a part is replaced. `None` if no chunk is written in part, or if the
-    /// host merges such chunks.
+    /// The kernels that decode stored chunks of which the write replaces a part; `None` if the host decodes them.
+    /// `None` if no chunk is written in part, or if the host merges such chunks.
     pub(crate) merging: Option<Arc<Native>>,
-    /// Number of chunks in a batch.
+    /// Number of chunks that kernels encode in one batch.
     pub(crate) chunks: usize,
     /// Number of batches that the device encodes at a time.
     pub(crate) batches: usize,
@@ -339,7 +342,7 @@ fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncod
         .ok_or("kernels need more memory for such chunks than the limit allows")
 }
 
-/// Chooses the kernels that decode old chunks of which a write changes a part.
+/// Chooses the kernels that decode stored chunks of which a write changes a part.
 ///
 /// # Errors
 /// The reason why the host merges them.
@@ -430,7 +433,7 @@ impl DeviceEncoding {
     }
 }
 
-/// The distance in bytes between the beginnings of gathered chunks.
+/// The distance in bytes between the beginnings of chunks of `size_bytes` that are put together in device memory.
 pub(crate) fn padded(size_bytes: usize) -> usize {
     size_bytes.next_multiple_of(CHUNK_ALIGNMENT_BYTES).max(CHUNK_ALIGNMENT_BYTES)
 }

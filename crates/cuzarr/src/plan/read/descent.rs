@@ -43,32 +43,32 @@ impl Entries for ShardIndex {
     }
 }
 
-/// Identifies a shard's index by where it lies, for [`Plan::learn`].
+/// The location of a shard's index, by which [`Plan::learn`] knows the shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexPlace {
     /// The key of the object in which the shard lies.
     pub key: Arc<str>,
     /// The offset of the shard in the object.
     pub shard_offset: u64,
-    /// How deeply the shard is nested; 0 for an object. It is needed because the first inner shard may begin at the
-    /// same byte as the outer one.
+    /// The nesting depth of the shard: 0 if it is a stored object, more for a shard inside another. It is needed
+    /// because the first inner shard may begin at the same byte as the outer one.
     pub level: usize,
 }
 
 /// A request for the index of one shard.
 #[derive(Clone, Debug)]
 pub struct IndexRead {
-    /// The array's number among the arrays of the call.
+    /// The number of the shard's array among all arrays that the call reads.
     pub array: usize,
-    /// Where the index lies, as [`Plan::learn`] takes it.
+    /// The location of the shard's index, to be passed to [`Plan::learn`] with the index.
     pub place: IndexPlace,
     /// The range of the index in the object.
     pub range: ByteRange,
     /// Size of the encoded index in bytes.
     pub size_bytes: u64,
-    /// The version that the object must have, if the index of an outer shard led here.
+    /// The version that the stored object must still have, if the index of an outer shard told where this index lies.
     pub version: Option<Version>,
-    /// The layout of the object in which the index lies.
+    /// How the stored object in which the index lies is divided into chunks and encoded.
     pub(crate) layout: Arc<ChunkLayout>,
     /// The name of the shard, for error messages.
     pub name: ChunkName,
@@ -90,12 +90,13 @@ pub(super) struct Shard {
     pub(super) grid: Vec<u64>,
     pub(super) entries: Arc<dyn Entries>,
     pub(super) inner: Vec<u64>,
-    /// The layout of the object in which the shard lies.
+    /// How the stored object in which the shard lies is divided into chunks and encoded.
     pub(super) layout: Arc<ChunkLayout>,
 }
 
 impl OpenGrid {
-    /// The layout of the object in which a cell lies, or which it is. `origin` is the cell's first element.
+    /// How the stored object that a grid cell is, or lies in, is divided into chunks and encoded. `origin` is the
+    /// cell's first element.
     pub(super) fn layout(&self, source: &Source, origin: &[u64]) -> Result<Arc<ChunkLayout>> {
         match &self.shard {
             Some(shard) => Ok(Arc::clone(&shard.layout)),
@@ -104,7 +105,7 @@ impl OpenGrid {
     }
 }
 
-/// Where a stored chunk lies: its name, and its range in the object.
+/// A stored chunk: its name, and its byte range in the stored object.
 pub(super) struct Found {
     pub(super) name: ChunkName,
     /// Offset and size of the chunk in its object; `None` if it is the whole object.

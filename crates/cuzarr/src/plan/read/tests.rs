@@ -39,7 +39,8 @@ type Entry = Vec<Option<(u64, u64)>>;
 const ABSENT: u32 = u32::MAX;
 const INDEX_BYTES: u64 = 5;
 
-/// The objects of an array whose elements are their own numbers, and the table of every shard by (key, offset).
+/// The stored objects of a test array whose elements are their own numbers, and the index of every shard by (key,
+/// offset).
 struct World {
     source: Arc<Source>,
     objects: BTreeMap<String, Vec<u8>>,

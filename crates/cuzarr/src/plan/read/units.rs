@@ -135,7 +135,7 @@ impl Plan {
     }
 }
 
-/// The units and fills that are being collected for a batch, and the limits of the batch.
+/// The chunks to read and the boxes for the fill value that are being collected for a batch, and the batch's limits.
 pub(crate) struct Filling {
     pub(super) room: Room,
     pub(super) used_bytes: usize,
@@ -158,7 +158,8 @@ impl Filling {
         self.places + self.fills.len() >= self.room.units.max(1)
     }
 
-    /// Whether the batch has room for the unit. A unit that is too large for any batch fits an empty one.
+    /// Whether the chunk or piece `unit` can be added without exceeding the limits of the batch. A unit that is too
+    /// large for any batch fits an empty one.
     pub(super) fn has_room_for(&self, unit: &Unit) -> bool {
         let fits = self.used_bytes.checked_add(self.cost(unit)).is_some_and(|used| used <= self.room.packed_bytes);
         (fits || self.units.is_empty()) && (!self.is_full() || self.is_empty())

@@ -44,7 +44,7 @@ pub(crate) struct Blank<'a> {
     pub(crate) compared_bytes: &'a [usize],
 }
 
-/// Bytes of the number (`u32`) that tells kernels a chunk's size.
+/// Bytes of the `u32` by which kernels are told the size of one chunk.
 const SIZE_BYTES: usize = 4;
 
 impl fmt::Debug for EncodeBatch {

@@ -11,8 +11,8 @@ const HEADER: &str = include_str!("headers.cuh");
 /// bytes of a frame.
 const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
 const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
-/// Number of header pieces of each frame that the list has room for, besides one for each `BYTES_PER_PIECE` stored and
-/// decoded bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
+/// Entries for header pieces in the list for each frame, besides one for each `BYTES_PER_PIECE` stored and decoded
+/// bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
 /// Threads in a thread block of the kernel that walks through frames. The walk through a frame takes
@@ -40,7 +40,7 @@ pub(in crate::codec::batch) fn gather(walk: HeaderWalk, src: &Buffer, units: &[U
     gather_within(most, walk, src, units)
 }
 
-/// Like [`gather`], but for at most `most` header pieces; frames whose pieces have no room are copied whole.
+/// Like [`gather`], but with a list of at most `most` header pieces; frames with pieces beyond that are copied whole.
 pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: &[Unit]) -> Result<Vec<u8>> {
     // Pages that are never written take no memory.
     let mut bytes = vec![0; src.size_bytes()];
@@ -82,7 +82,7 @@ pub(super) fn gather_within(most: usize, walk: HeaderWalk, src: &Buffer, units: 
     Ok(bytes)
 }
 
-/// Copies one header piece to the offset in `bytes` that it names.
+/// Copies the bytes of one header piece into `bytes`, at the offset that the piece states.
 fn put(bytes: &mut [u8], piece: &[u8; PIECE_BYTES]) {
     let (place, data) = piece.split_at(PIECE_DATA);
     let (at, size) = place.split_at(8);

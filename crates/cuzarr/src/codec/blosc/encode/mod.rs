@@ -13,7 +13,7 @@ use crate::Result;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 
-/// In the memory that encoders read, streams begin at multiples of this.
+/// Alignment in bytes of each stream in the device memory that the encoders of Blosc streams read.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
 /// How chunks are cut into blocks and streams, and what is written into the header.
@@ -53,7 +53,7 @@ impl BloscLayout {
     }
 }
 
-/// Encodes chunks of one size to Blosc-1 containers.
+/// An encoder of chunks of one size to Blosc-1 containers, by kernels.
 #[derive(Clone, Debug)]
 pub(super) struct BloscEncoder {
     pub(super) layout: BloscLayout,

@@ -30,8 +30,8 @@ const HEADER: &str = include_str!("deflate_encode.cuh");
 const COUNTERS_BYTES: usize = 2 * defined(HEADER, "CUZARR_DEFLATE_COUNTERS") as usize;
 const CODES_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_CODES_BYTES") as usize;
 const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
-/// Threads of a thread block, for kernels that have one for each deflate block. `simt` uses fewer, because each thread
-/// is a fiber.
+/// Number of threads in a thread block, for kernels that run one thread block for each deflate block. `simt` uses
+/// fewer, because each thread is a fiber.
 const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
 const SIMT_THREADS: u32 = 64;
 /// Maximum number of thread blocks in a grid. With more work, they stride.

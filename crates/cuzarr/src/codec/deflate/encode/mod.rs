@@ -26,7 +26,7 @@ const MAX_LEVEL: i32 = 9;
 const BLOCK_HEADER_BYTES: usize = 6;
 const HEADER_BYTES: usize = defined(include_str!("deflate_encode.cuh"), "CUZARR_DEFLATE_HEADER_BYTES") as usize;
 
-/// Encodes chunks of at most `chunk_bytes` to deflate streams inside one kind of container.
+/// An encoder of chunks of at most `chunk_bytes` to deflate streams inside one kind of container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeflateEncoder {
     container: Container,

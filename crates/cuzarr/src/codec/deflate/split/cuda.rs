@@ -24,15 +24,17 @@ const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize /
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Batches of fewer decoded bytes than this are little work for the device. `simt` has a smaller limit, so that tests
-/// take both ways.
+/// Decoded bytes of a batch below which settings for little work are used, so that the device has enough to do. `simt`
+/// has a smaller limit, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
-/// The list of possible block beginnings has room for one in this many encoded bytes. About one place in 180 bytes
-/// passes the first check. Places that do not fit are left out, which only costs time.
+/// Encoded bytes per entry in the list of places where a deflate block may begin, by which the list's capacity is
+/// chosen. About one place in 180 bytes passes the first check. Places that do not fit are left out, which only costs
+/// time.
 const BYTES_PER_PLACE: usize = 64;
-/// The list of blocks and their parts has room for one entry in this many encoded bytes. An entry is a block, or some
-/// rounds of 1.4 KB encoded; a block has at least one round. Frames with more entries or rounds are decoded in order.
+/// Encoded bytes per entry in the list of deflate blocks and parts of blocks, by which the list's capacity is chosen.
+/// An entry is a block, or some rounds of 1.4 KB encoded; a block has at least one round. Frames with more entries or
+/// rounds are decoded in order.
 const BYTES_PER_ENTRY: usize = 256;
 const BYTES_PER_ROUND: usize = 512;
 /// Decoding tables are kept for about one deflate block in this many encoded bytes. The tables of further blocks are
@@ -42,18 +44,18 @@ const BYTES_PER_TABLE: usize = 16 << 10;
 /// in order. A match has at least three bytes, and literals in front, so that even short sequences have more than six
 /// on average.
 const BYTES_PER_SEQUENCE: usize = 4;
-/// For kernels whose thread blocks are one warp: how many a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of
-/// 256 threads; `MEASURING_WARPS` are warps that measure.
+/// Number of thread blocks of one warp each that a multiprocessor holds at once. `THREAD_BLOCKS` are blocks of 256
+/// threads; `MEASURING_WARPS` are warps that measure.
 const WARP_BLOCKS: u32 = 28;
 const THREAD_BLOCKS: u32 = 8;
 const MEASURING_WARPS: u32 = 32;
-/// Number of lists that kernels keep in scratch memory. A launch sets the first `ZEROED` to zeros, and those after them
-/// up to `FILLED` to ones.
+/// Number of lists that the kernels that split deflate frames keep in scratch memory. A launch sets the first `ZEROED`
+/// to zeros, and those after them up to `FILLED` to ones.
 const LISTS: usize = 11;
 const ZEROED: usize = 2;
 const FILLED: usize = 4;
 
-/// Bytes of one element in each of the lists in scratch memory.
+/// Bytes of a `DeflateCounts`, an element of one of the lists that kernels keep in scratch memory.
 const COUNTS_BYTES: usize = stated_size(HEADER, "DeflateCounts");
 const REGION_BYTES: usize = stated_size(HEADER, "DeflateRegion");
 const PLACE_BYTES: usize = stated_size(HEADER, "DeflatePlaceFound");
@@ -67,7 +69,8 @@ const LISTED_BYTES: usize = size_of::<u32>();
 const COUNT_BYTES: usize = size_of::<u32>();
 const ALIGNMENT_BYTES: usize = 256;
 
-/// The addresses and limits of all lists in scratch memory, for kernels: `DeflateSplit` in deflate_split.cuh.
+/// The addresses and maximum lengths of all lists in scratch memory, as an argument of kernels: `DeflateSplit` in
+/// deflate_split.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Tables {

@@ -22,7 +22,7 @@ const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
 /// Number of sequences that a kernel reads at a time.
 const ENTRIES_TOGETHER: usize = 4;
 
-/// From this compute capability on, a thread block gets the shared memory that `lz_find.cu` asks for.
+/// Minimum compute capability of a GPU on which a thread block gets as much shared memory as `lz_find.cu` asks for.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
 /// Why the host encodes chunks in the memory of `device`; `None` if repeated bytes can be found there.
@@ -62,7 +62,7 @@ impl Blocks {
         }
     }
 
-    /// Returns a copy that refers to the chunk sizes of `task`, for a launch.
+    /// Returns a copy of this division into blocks with the device address of the chunk sizes of `task`, for a launch.
     pub(crate) fn sized(&self, task: &EncodeTask<'_>) -> Blocks {
         Blocks { sizes: task.sizes.address(), ..*self }
     }

@@ -17,30 +17,30 @@ static ENCODE: KernelSource =
     KernelSource { name: "lz4_encode", text: TEXT, headers: &[HEADERS, find::HEADERS, lz::HEADERS, batch::HEADERS] };
 
 const HEADER: &str = include_str!("lz4_encode.cuh");
-/// Bytes of the entry about one piece of a chunk, which one kernel hands to the next. The entry of a chunk's last
-/// literals has `TRAIL_BYTES`.
+/// Bytes of the facts about one encoded piece of a chunk that one kernel leaves in device memory for the next. The
+/// entry of a chunk's last literals has `TRAIL_BYTES`.
 const PIECE_ENTRY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_ENTRY_BYTES") as usize;
 const TRAIL_BYTES: usize = defined(TEXT, "CUZARR_LZ4_TRAIL_BYTES") as usize;
-/// Bytes of a piece, one of those into which a chunk is cut to be encoded. Its matches may begin in the `HISTORY_BYTES`
-/// before it. Both are small on `simt`, so that small chunks have several pieces.
+/// Number of bytes in each of the pieces into which a chunk is cut to be encoded. The matches of a piece may begin in
+/// the `HISTORY_BYTES` before it. Both are small on `simt`, so that small chunks have several pieces.
 const PIECE_BYTES: usize = defined(HEADER, "CUZARR_LZ4_PIECE_BYTES") as usize;
 const HISTORY_BYTES: usize = defined(HEADER, "CUZARR_LZ4_HISTORY_BYTES") as usize;
 const SIMT_PIECE_BYTES: usize = 1 << 10;
 const SIMT_HISTORY_BYTES: usize = 512;
-/// Threads that encode a piece; few on the emulated device `simt`, where each thread is a fiber.
+/// Number of threads that encode one piece of a chunk; few on the emulated device `simt`, where each thread is a fiber.
 const PIECE_THREADS: u32 = defined(HEADER, "CUZARR_LZ4_THREADS");
 const SIMT_PIECE_THREADS: u32 = 64;
 const SHARED_BYTES: u32 = defined(HEADER, "CUZARR_LZ4_SHARED_BYTES");
-/// Thread blocks, each with one piece, that a multiprocessor has room for.
+/// Number of thread blocks, each with one piece of a chunk, that a multiprocessor runs at once.
 const PIECES_PER_MULTIPROCESSOR: u32 = 3;
 /// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
 /// of a piece: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
-/// Bytes of the counter by which thread blocks share the pieces.
+/// Bytes of the counter from which each thread block takes the number of the next piece to encode.
 const TAKEN_BYTES: usize = 4;
-/// Threads of a block in the kernels that do not encode pieces. A multiprocessor holds `BLOCKS_PER_MULTIPROCESSOR` of
-/// the blocks that move bytes.
+/// Number of threads in a thread block of the kernels that put frames together from encoded pieces. A multiprocessor
+/// holds `BLOCKS_PER_MULTIPROCESSOR` of the blocks that move bytes.
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
@@ -91,7 +91,7 @@ impl Lz4Chunks {
         self.shape.chunks as usize * self.shape.pieces as usize
     }
 
-    /// Number of thread blocks that encode pieces on a GPU with `multiprocessors` multiprocessors.
+    /// Number of thread blocks that encode pieces of chunks on a GPU with `multiprocessors` multiprocessors.
     fn working(&self, multiprocessors: u32) -> usize {
         let resident = multiprocessors.min(MOST_MULTIPROCESSORS) * PIECES_PER_MULTIPROCESSOR;
         self.pieces().clamp(1, resident as usize)

@@ -16,7 +16,7 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// bits, with room for data that does not compress.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
 
-/// Encodes chunks of at most `chunk_bytes` to LZ4 blocks.
+/// An encoder of chunks of at most `chunk_bytes` to LZ4 blocks, by kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lz4Encoder {
     chunk_bytes: usize,

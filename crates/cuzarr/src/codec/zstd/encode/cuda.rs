@@ -33,8 +33,8 @@ const STATES_BYTES: usize = 2 * 3;
 const READ_BEHIND_BYTES: usize = 32;
 /// Number of blocks whose chains of states one warp makes (zstd_chains.cu).
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
-/// Threads of a thread block, for kernels that have one for each block of data. `simt` uses fewer, because each thread
-/// is a fiber.
+/// Number of threads in a thread block, for kernels that run one thread block for each Zstandard block. `simt` uses
+/// fewer, because each thread is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
 /// Maximum number of thread blocks in a grid. With more work, they stride.

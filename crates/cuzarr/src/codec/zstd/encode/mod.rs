@@ -18,7 +18,7 @@ use crate::codec::lz::find::{self, BLOCK_BYTES};
 
 /// Maximum bytes of a chunk that kernels encode: they count positions in a frame in 32 bits.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
-/// Larger chunks whose frames need a checksum are left to the host: one warp hashes a chunk, at 2 GB/s.
+/// Maximum bytes of a chunk that kernels encode if its frame needs a checksum: one warp hashes a chunk, at 2 GB/s.
 const MAX_CHECKED_BYTES: usize = 4 << 20;
 /// Maximum level at which kernels encode; the host encodes at higher levels. These ask for frames at least a tenth
 /// smaller than libzstd's at level 3, which kernels do not make.
@@ -28,7 +28,7 @@ const FRAME_HEADER_BYTES: usize = 10;
 const BLOCK_HEADER_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Encodes chunks of at most `chunk_bytes` to Zstandard frames.
+/// An encoder of chunks of at most `chunk_bytes` to Zstandard frames, by kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZstdEncoder {
     chunk_bytes: usize,

@@ -287,7 +287,8 @@ impl Edit<'_> {
         EditPlan { steps, new }
     }
 
-    /// Compares an existing member with the value `members`, which it shall get.
+    /// Returns the edit that gives the existing member number `at` the value `members`: none if it already has this
+    /// value.
     fn replaced(&self, at: usize, members: &Object) -> EditStep {
         let old = Json::parse_object(self.text[self.members[at].value.clone()].as_bytes());
         if old.is_ok_and(|old| old == *members) { EditStep::Keep } else { EditStep::Value(self.layout.value(members)) }
