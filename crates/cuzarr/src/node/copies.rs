@@ -120,7 +120,7 @@ pub(super) fn update_own(store: &dyn Store, group: &str, node: &NodeDocuments) -
     Copy { store, group, format: ZarrFormat::V2 }.edit_held(&[own])
 }
 
-/// Says where one group's consolidated metadata is: the store, the group's path and the format.
+/// The location of one group's consolidated metadata: the store, the group's path and the format.
 struct Copy<'a> {
     store: &'a dyn Store,
     group: &'a str,
@@ -206,7 +206,7 @@ fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// Returns the content of a group's document; `None` if it cannot be parsed or used. A failure of the store is an
+/// Turns the error for a group's document that cannot be parsed or used into `None`. A failure of the store is an
 /// error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {

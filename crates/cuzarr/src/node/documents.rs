@@ -129,7 +129,7 @@ pub(super) struct Found {
     pub warnings: Vec<String>,
 }
 
-/// Text with the store and the path, by which the trail of an error names a node.
+/// Text with the store and the path, by which error messages name a node.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }

@@ -77,7 +77,7 @@ pub fn write_all(writes: &[ArrayWrite<'_>]) -> Result<()> {
     in_calls(writes, &token, |numbers| call(writes, numbers, &token)).map(|_| ())
 }
 
-/// Executes those writes of a call that have these numbers, by one call of the engine.
+/// Executes the writes `writes[n]` for each `n` in `numbers`, by one call of the engine.
 fn call(writes: &[ArrayWrite<'_>], numbers: &[usize], token: &CancellationToken) -> Result<()> {
     let writes: Vec<&ArrayWrite<'_>> = numbers.iter().map(|&at| &writes[at]).collect();
     let options = options_of(writes.iter().map(|write| write.array), token)?;

@@ -154,7 +154,7 @@ impl<D: Destination> Reading<'_, D> {
         }
     }
 
-    /// Waits until no thread uses the call's memory any more, after the last batch was started or the call failed.
+    /// Waits until all batches of this read have ended, after the last batch was started or the call failed.
     fn land_the_rest(&mut self) {
         while !self.flying.is_empty() {
             if let Err(error) = self.close_next() {

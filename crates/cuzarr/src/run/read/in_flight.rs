@@ -138,7 +138,7 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// Starts the stages of a batch whose bytes are being fetched.
+    /// Makes the state of a new batch, whose bytes are being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -270,7 +270,7 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
-    /// The number of the array whose reads this sink takes, and the number of the array's first read in the batch.
+    /// The number of the array whose reads this sink takes; `first` is the number of its first read in the batch.
     array: usize,
     first: usize,
     /// For each read of the batch, its start time in nanoseconds from the beginning of the call.

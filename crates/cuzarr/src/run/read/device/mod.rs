@@ -65,8 +65,8 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches whose stored bytes are being fetched.
     fetching: usize,
-    /// If regions must be completed in order: batches that ended while an earlier batch is still in flight, and the
-    /// number of placed batches.
+    /// For results that must be completed region by region: batches that ended while an earlier batch is still in
+    /// flight. `placed` counts the batches whose elements were moved.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches whose elements kernels are moving to the results, oldest first.

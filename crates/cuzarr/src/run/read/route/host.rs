@@ -116,8 +116,8 @@ impl HostDestination {
 struct Parts {
     /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each chunk, box of fill value and cached chunk of the batch: by result, the number of the lent boxes that it
-    /// fills.
+    /// For each chunk, fill-value box and cached chunk of the batch: the results that it fills, each with the index of
+    /// its boxes in `lent`.
     places: Vec<Vec<(usize, usize)>>,
 }
 
