@@ -129,7 +129,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the JSON of the data type for the metadata document, when it shall be spelled differently than cuzarr does.
+    /// Sets the JSON that the metadata document has for the data type, when the spelling differs from cuzarr's own.
     pub(crate) fn data_type_words(mut self, words: Value) -> ArrayBuilder {
         self.data_type_words = Some(words);
         self

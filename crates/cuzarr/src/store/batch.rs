@@ -17,8 +17,8 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 /// over the threads. Still, a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// A thread takes no more requests at a time once they have this many bytes together. A divided read has parts of the
-/// same size, so units and parts keep a thread busy for the same time.
+/// Requests that one thread takes together end with the request that brings them to this many bytes. A divided read has
+/// parts of the same size, so units and parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
 /// Opens the values of a store, so that threads which the caller lends can read parts of them.
@@ -65,7 +65,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// Requests for one value that a thread takes at a time, given by their positions in the group of the value.
+/// Requests for one value that one thread reads together, given by their positions in the value's group.
 struct BatchUnit {
     group: usize,
     positions: Range<usize>,

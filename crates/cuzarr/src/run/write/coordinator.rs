@@ -32,8 +32,8 @@ use crate::store::StoreExt;
 const LANES: usize = 8;
 /// Number of stored objects (chunks or shards) that one write may have in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// How long to wait until an object is written, before chunks that are still on the device are sent to the host. The
-/// object may need one of them.
+/// If an object is not written after this time, chunks that are still on the device are sent to the host. The object
+/// may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Number of attempts to write an object that other writers change at the same time. In each round, one writer
 /// succeeds.

@@ -71,7 +71,8 @@ impl DeviceSource {
         }
     }
 
-    /// Passes every chunk that waits on the device on: to the threads that encode or store it, or to the store.
+    /// Sends off every chunk that still waits in device memory: to the threads that encode or store it, or to the
+    /// store.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);

@@ -17,7 +17,8 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// The things that a write route needs to copy chunks from the device to the host: elements, stream and slabs.
+/// The elements of a write, the CUDA stream and the slabs with which a write route copies chunks from the device to the
+/// host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
@@ -35,7 +36,8 @@ pub(crate) struct Downloads {
     most: usize,
     /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     part_bytes: Option<usize>,
-    /// Shape of the largest part of a chunk that is written, without dropped dimensions; and the type of its elements.
+    /// Shape of the largest part of a chunk that is written, without dropped dimensions; `dtype` is the type of its
+    /// elements.
     part_shape: Vec<usize>,
     dtype: DType,
 }

@@ -52,8 +52,8 @@ pub(crate) struct OldChunks {
     waiting: usize,
 }
 
-/// The message of a thread that fetched the old elements of a chunk: both, or nothing after a failure. It is sent in
-/// any case, so that no thread waits for a worker that failed.
+/// The message of a thread that fetched old elements: the chunk with these elements, or nothing after a failure. It is
+/// sent in any case, so that no thread waits for a worker that failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
     changed: Option<Changed>,
