@@ -231,8 +231,8 @@ impl Array {
         }
     }
 
-    /// A key by which calls recognize the same open array: it is equal for handles with the same metadata and store, as
-    /// long as both exist.
+    /// Identifies the open array: the result is equal for handles with the same metadata and store, as long as both
+    /// exist.
     pub(super) fn handle(&self) -> [usize; 3] {
         let store = Arc::as_ptr(&self.store).cast::<()>();
         [Arc::as_ptr(&self.io.state) as usize, Arc::as_ptr(&self.metadata) as usize, store as usize]
@@ -300,8 +300,8 @@ impl Array {
         Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
     }
 
-    /// The grid coordinates of the chunk with this key; `None` for other keys, and outside the grid. The key is
-    /// relative to the array.
+    /// The grid coordinates of the chunk that is stored under `key`; `None` if the array's grid has no such chunk. The
+    /// key is relative to the array.
     fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
         let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
         let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;

@@ -68,8 +68,8 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Returns the groups that seem to have consolidated metadata, with the changes of their entries. If requests take
-    /// long, one batch finds them. Otherwise all groups are returned, and each is tried.
+    /// Returns the groups that seem to have consolidated metadata, each with the entries that change in it. If requests
+    /// take long, one batch finds them. Otherwise all groups are returned, and each is tried.
     fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());

@@ -40,8 +40,8 @@ pub struct NewNodes {
 }
 
 impl NewNodes {
-    /// Checks that nodes can be created at their paths. With `overwrite`, it deletes existing nodes, but only if all
-    /// new nodes can be created.
+    /// Checks that nodes can be created at the given paths, and plans which metadata documents must be stored for them.
+    /// With `overwrite`, it deletes existing nodes, but only if all new nodes can be created.
     ///
     /// # Errors
     /// `ReadOnly`; `InvalidArgument` when formats differ or a path is given twice; `ContainsArray` when a node would lie below an

@@ -203,10 +203,11 @@ pub fn find_many(
     paths.iter().map(parse).collect()
 }
 
-/// Maximum number of requests that are in flight to a far store at a time.
+/// Maximum number of requests that are in flight at a time to a far store, such as a server.
 pub(super) const REQUESTS_AT_ONCE: usize = 64;
 
-/// Makes a request for each item, many at a time if the store is far away. Results are in the order of the items.
+/// Calls `request` for each item, in many threads at a time if the store is far away, as over a network. Results are in
+/// the order of the items.
 pub(super) fn each<I: Sync, T: Send>(
     store: &dyn Store,
     items: &[I],

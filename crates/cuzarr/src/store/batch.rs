@@ -53,7 +53,8 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
-    /// Number of units, or requests that one thread takes together, that still need the value to be open.
+    /// Number of work units on this value that are not done; at 0, the value is closed. A unit is the requests that one
+    /// thread takes together.
     remaining: AtomicUsize,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// Without ZIP64: the maximum size of a ZIP file, and the maximum number of its members.
+/// Maximum size in bytes of a ZIP file without ZIP64; `PLAIN_MEMBERS` is the maximum number of its members.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 

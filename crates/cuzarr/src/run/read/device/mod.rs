@@ -38,7 +38,7 @@ use crate::run::schedule::streams::Decoders;
 const SCRATCH_SHARE: u64 = 2;
 /// A batch that can also be decoded with less scratch memory, more slowly, may use the memory limit divided by this.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// If kernels need much memory too, batches being fetched may together use the memory limit divided by this.
+/// Batches that are being fetched may together use the memory limit divided by this, if kernels need much memory too.
 /// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
@@ -127,7 +127,7 @@ impl Group {
 /// The route of a group of arrays, and the data that all batches of the group use.
 struct GroupState {
     target: Arc<Target>,
-    /// The route of the group's batches, and the kernels for it.
+    /// The route of the group's batches; `natives` are the kernels for this route.
     route: Route,
     natives: Option<Arc<Natives>>,
     /// Target size of one batch of the group: the decoded bytes of its chunks.
