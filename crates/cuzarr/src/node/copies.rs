@@ -150,9 +150,9 @@ impl Copy<'_> {
         Ok(edited.map(|edited| (edited, version)))
     }
 
-    /// Replaces each entry by the metadata documents that its node has in the store now, so that no newer change is
-    /// undone. Without a lock, another process may have changed a node after this process did. If that process changes
-    /// the copy between this read and this write, this write fails and is tried again.
+    /// Replaces each entry to be written by the documents that its node has in the store now, so that no newer change
+    /// is undone. Without a lock, another process may have changed a node after this process did. If that process
+    /// changes the copy between this read and this write, this write fails and is tried again.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {

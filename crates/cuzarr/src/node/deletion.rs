@@ -200,7 +200,7 @@ pub(super) fn refuse_undeletable(store: &dyn Store, removed: &ChunksOutside<'_>)
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes the chunks outside the kept shapes of several arrays, as one batch.
+/// Deletes, as one batch, the chunks of several arrays that lie outside the shapes that the arrays keep.
 ///
 /// # Errors
 /// What the store reports.

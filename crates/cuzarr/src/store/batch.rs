@@ -247,7 +247,7 @@ impl<S: Source> Drop for SharedBatch<S> {
     }
 }
 
-/// Reserves memory for one item from the sink, and checks that it has the requested size.
+/// Reserves memory for one item from the sink, and checks that the memory has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
     let lent_bytes = lease.bytes().len();

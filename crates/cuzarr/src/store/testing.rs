@@ -52,7 +52,7 @@ pub struct Observed {
     transactional: bool,
 }
 
-/// How many items are being read now, and the largest such number so far.
+/// Number of items that are being read from the store now, and the largest number so far.
 #[derive(Default)]
 struct InFlight {
     now: AtomicUsize,

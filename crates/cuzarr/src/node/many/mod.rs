@@ -1,4 +1,4 @@
-//! Reads and writes of many arrays by one call, with one plan, one pipeline and shared launches.
+//! Reads and writes of many arrays by one call, with one plan, one pipeline and shared kernel launches.
 
 mod read;
 mod write;

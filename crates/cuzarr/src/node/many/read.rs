@@ -1,4 +1,4 @@
-//! Reads of many arrays by one call, with one plan, one pipeline and shared launches.
+//! Reads of many arrays by one call, with one plan, one pipeline and shared kernel launches.
 
 use std::collections::HashMap;
 use std::ops::Range;

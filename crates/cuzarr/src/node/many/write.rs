@@ -108,7 +108,7 @@ impl ArrayWrite<'_> {
     }
 }
 
-/// Refuses two writes to one object, because their order would be random.
+/// Refuses two writes to one stored object (chunk or shard), because their order would be random.
 fn refuse_common_objects(writes: &[ArrayWrite<'_>], objects: &[Option<Objects>]) -> Result<()> {
     let of_writes = || writes.iter().zip(objects).enumerate();
     for (other, (write, bounds)) in of_writes() {

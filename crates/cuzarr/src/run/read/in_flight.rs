@@ -112,7 +112,7 @@ pub(crate) trait DeviceRoute: BatchRoute {
         Ok(())
     }
 
-    /// Enqueues on streams the rest of the work on a fetched batch, above all the decoding. Returns the packed
+    /// Enqueues the remaining work on a fetched batch on CUDA streams, above all the decoding. Returns the packed
     /// elements, which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on
     /// `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
@@ -275,7 +275,7 @@ struct Sink<R> {
     first: usize,
     /// For each read of the batch, its start time in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
-    /// For each read, its size in bytes.
+    /// For each read of the batch, its size in bytes.
     size_bytes: Vec<AtomicU64>,
     /// For each read of the batch, the number of the profiler's time range that shows it.
     ranges: Vec<AtomicU64>,

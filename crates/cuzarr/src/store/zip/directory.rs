@@ -24,13 +24,12 @@ const FAR_TAIL_BYTES: u64 = 256 << 10;
 /// of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// The flag of a member that is encrypted; `DESCRIBED_BEHIND`: a record after the member's bytes has its sizes and
+/// The flag bit of a member that is encrypted; `DESCRIBED_BEHIND`: a record after the member's bytes has its sizes and
 /// checksum.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Size of the record after a ZIP member's bytes, with its signature, if it has 32-bit numbers; the next constant:
-/// 64-bit numbers.
+/// Size in bytes of the record after a ZIP member's bytes; `DESCRIPTOR64_BYTES` is the size with 64-bit numbers.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 

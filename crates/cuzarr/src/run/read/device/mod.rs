@@ -425,7 +425,7 @@ fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     Some(Arc::new(Natives::new(host_passes, layout, Arc::clone(native))))
 }
 
-/// Launches a batch on its route; gives it back if `route` is `None`, because there was no memory.
+/// Launches a batch on its route; without a `route`, because there was no memory, gives the batch back.
 fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Batch) -> Launch<dyn DeviceRoute> {
     match route {
         Some(route) => Launch::Launched(launch(launcher, batch, route)),

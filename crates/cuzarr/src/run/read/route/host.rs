@@ -122,8 +122,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Returns the lent boxes of one result that a chunk, or a box of fill value, of the batch fills. Fills are counted
-    /// behind all units.
+    /// Returns the lent boxes of one result that a chunk of the batch, or a box with the fill value, fills. Fills are
+    /// counted behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;

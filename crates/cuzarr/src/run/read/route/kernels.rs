@@ -71,7 +71,7 @@ pub(crate) struct Fetched {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// Keeps the memory of a batch reserved while kernels decode it.
+/// Data of a batch while kernels decode it, which keeps the batch's memory reserved.
 pub(crate) struct Decoding {
     launched: Option<LaunchedDecoding>,
     _held: Held,
