@@ -206,8 +206,8 @@ fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// Turns the error for a group's document that cannot be parsed or used into `None`. A failure of the store is an
-/// error.
+/// Returns `None` in place of the error for a group's document that cannot be parsed or used. A failure of the store is
+/// an error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {
         Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),

@@ -238,8 +238,8 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// Turns the error for a node whose metadata documents cannot be parsed into `None`. A failure of the store is an
-/// error.
+/// Returns `None` in place of the error for a node whose metadata documents cannot be parsed. A failure of the store is
+/// an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),

@@ -19,8 +19,8 @@ pub(crate) struct Natives {
     others: Mutex<HashMap<usize, Other>>,
 }
 
-/// A layout other than the usual one, and the kernels that decode its chunks. The layout is kept so that no other can
-/// get its address.
+/// A chunk layout that is not the array's usual one, and the kernels that decode chunks of this layout. The layout is
+/// kept so that no other can get its address.
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {

@@ -14,7 +14,7 @@ use crate::run::Options;
 pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One item of a call that reads, or writes, several arrays.
+/// One read or write of a call that reads, or writes, several arrays.
 trait OfMany {
     fn array(&self) -> &Array;
 

@@ -51,7 +51,7 @@ pub struct EncoderBatch {
     state: State,
 }
 
-/// The chunks of a batch that have one shape and type.
+/// The chunks of an encoder's batch that have one shape and type.
 struct Group {
     program: Program,
     numbers: Vec<usize>,

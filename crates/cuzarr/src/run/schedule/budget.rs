@@ -74,8 +74,8 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// Like [`Bytes::take`], for all kinds of memory together. All calls reserve the kinds in the same order, so no two
-    /// calls wait for each other.
+    /// Like [`Bytes::take`], for host, pinned and device memory together. All calls reserve the kinds in the same
+    /// order, so no two calls wait for each other.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {

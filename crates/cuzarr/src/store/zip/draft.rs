@@ -40,9 +40,9 @@ const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file or none; the draft replaces it.
+    /// Any file, which the draft replaces, or none.
     Anything,
-    /// No file: the draft must not replace one.
+    /// No file: publishing the draft fails if there is one.
     Nothing,
     /// Only the old file from which members were copied, unchanged.
     File(Version),

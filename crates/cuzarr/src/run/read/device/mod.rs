@@ -367,7 +367,8 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Moves the elements of decoded chunks to the results, those of many results by one launch where strides are equal.
+    /// Moves the elements of decoded chunks to the results, by one kernel launch for many results where strides are
+    /// equal.
     fn scatter(&self, packed: Vec<Packed>, outs: &[NdBuffer]) -> Result<()> {
         let transfer = |Packed { out, bytes, layout, boxes, .. }: Packed| {
             let DeviceResult { tail, spacing, .. } = &self.results[out];

@@ -329,7 +329,7 @@ impl Encoders {
         self.running.clear();
     }
 
-    /// Returns the streams to the process's pool, after all their work has ended.
+    /// Returns the CUDA streams of this write to the process's pool, after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }

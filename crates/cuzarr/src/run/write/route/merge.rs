@@ -86,7 +86,7 @@ impl OldChunks {
         });
     }
 
-    /// Lets a thread decode a chunk that kernels could not decode.
+    /// Lets a host thread decode an old chunk that kernels could not decode.
     pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: StoredBytes) {
         self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }
