@@ -65,8 +65,9 @@ impl Array {
         self.append_by(axis, &given, &|longer, region| longer.write_variable(region, elements))
     }
 
-    /// Writes every chunk after the array's old end as a whole, or deletes it if it only holds the fill value. So
-    /// chunks that a killed call left there never become elements.
+    /// Grows the array along `axis` and stores the new elements with `write`. Every chunk after the array's old end is
+    /// written as a whole, or deleted if it only holds the fill value. So chunks that a killed call left there never
+    /// become elements.
     fn append_by(
         &mut self,
         axis: usize,
@@ -104,7 +105,7 @@ impl Array {
     }
 }
 
-/// The elements that an append adds: their shape, or only their number if they have no shape.
+/// Shape of the elements that an append adds, or only the number of elements if they have no shape.
 enum Given {
     Shape(Vec<usize>),
     Count(u64),

@@ -53,7 +53,7 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes another handle of the array share the bound codec chains and the last report.
+    /// Returns the state for another handle of the array, so that both share bound codec chains and the last report.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -74,7 +74,7 @@ impl Array {
         Array::open_format(store, path, None, options)
     }
 
-    /// Opens the array at `path`, of one format or of any. With a `format`, only an array of that format is found.
+    /// Opens the array at `path`, of Zarr format 2 or 3. With a `format`, only an array of that format is found.
     ///
     /// # Errors
     /// Those of [`Array::open`].
@@ -163,7 +163,7 @@ impl Array {
         })
     }
 
-    /// Marks that the metadata came, or may have come, from the consolidated metadata of a group above.
+    /// Marks that the array's metadata came, or may have come, from the consolidated metadata of a group above.
     #[must_use]
     pub(crate) fn trusting_consolidated(self) -> Array {
         Array { trusts_consolidated: true, ..self }
@@ -216,8 +216,8 @@ impl Array {
         Array { store, ..self.sharing() }
     }
 
-    /// Returns a clone that also shares what is kept between calls: bound codecs and the last report. Small reads make
-    /// two such clones, so copying the state would cost too much.
+    /// Returns a clone of this array that shares its state with the original: the bound codecs and the last report.
+    /// Small reads make two such clones, so copying the state would cost too much.
     fn sharing(&self) -> Array {
         Array {
             store: Arc::clone(&self.store),
@@ -231,8 +231,8 @@ impl Array {
         }
     }
 
-    /// A value that identifies the opened array: it is equal for handles with the same metadata and store, as long as
-    /// both exist.
+    /// Identifies the open array: the result is equal for handles with the same metadata and store, as long as both
+    /// exist.
     pub(super) fn handle(&self) -> [usize; 3] {
         let store = Arc::as_ptr(&self.store).cast::<()>();
         [Arc::as_ptr(&self.io.state) as usize, Arc::as_ptr(&self.metadata) as usize, store as usize]
@@ -243,7 +243,7 @@ impl Array {
         &self.warnings
     }
 
-    /// The device on which results are made.
+    /// The device in whose memory reads of this array make their results.
     pub fn device(&self) -> Device {
         self.options.device
     }
@@ -284,7 +284,7 @@ impl Array {
         Ok(chain.sharding().map(|_| chain.spec().shape.clone()))
     }
 
-    /// Text with the store and the path, by which the trail of an error names this array.
+    /// Text with the store and the path, by which error messages name this array.
     pub(super) fn place(&self) -> String {
         format!("{}: array '/{}'", self.store, self.path)
     }
@@ -300,8 +300,8 @@ impl Array {
         Ok(relative.filter(|key| self.chunk_at(key).is_some()).map(String::from).collect())
     }
 
-    /// The grid coordinates of the chunk with this key; `None` for other keys, and outside the grid. The key is
-    /// relative to the array.
+    /// The grid coordinates of the chunk that is stored under `key`; `None` if the array's grid has no such chunk. The
+    /// key is relative to the array.
     fn chunk_at(&self, key: &str) -> Option<Vec<u64>> {
         let chunk = self.metadata.chunk_key_encoding().parse_key(key, self.metadata.ndim())?;
         let counts = self.metadata.chunk_grid().chunk_counts(self.shape()).ok()?;

@@ -312,7 +312,7 @@ impl Array {
         }
     }
 
-    /// Keeps the measurements of a read or write, as those of the last call.
+    /// Stores the measurements of a read or write, which replace those of the call before.
     pub(super) fn set_report(&self, report: Report) {
         self.io.state().report = Some(report);
     }
@@ -326,8 +326,8 @@ impl Array {
         Ok(access)
     }
 
-    /// Returns the array's codecs, bound to a device, for reads that convert elements to `cast`. They are bound again
-    /// if the metadata has changed.
+    /// Returns the array's codecs, bound to a device, for reads that convert elements to `cast`; calls `bind` if there
+    /// are none yet. They are bound again if the metadata has changed.
     fn bound(&self, device: Device, cast: Option<DType>, bind: impl FnOnce() -> Result<Access>) -> Result<Arc<Access>> {
         let chain = self.chain()?;
         let current = |access: &Arc<Access>| Arc::ptr_eq(access.chain(), chain);

@@ -117,7 +117,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets chunks and shards in the forms that the Python package accepts.
+    /// Sets the shapes of chunks and shards, in the forms that the Python package accepts.
     pub(crate) fn grid(mut self, chunks: Chunks, shards: Option<Shards>) -> ArrayBuilder {
         (self.chunks, self.shards) = (Some(chunks), shards);
         self
@@ -129,7 +129,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the JSON of the data type in the metadata document, for a spelling that differs from cuzarr's own.
+    /// Sets the JSON that the metadata document has for the data type, when the spelling differs from cuzarr's own.
     pub(crate) fn data_type_words(mut self, words: Value) -> ArrayBuilder {
         self.data_type_words = Some(words);
         self

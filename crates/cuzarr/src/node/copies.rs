@@ -68,8 +68,8 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Returns the groups that seem to have consolidated metadata, with the changes of their entries. If requests take
-    /// long, one batch finds them. Otherwise all groups are returned, and each is tried.
+    /// Returns the groups that seem to have consolidated metadata, each with the entries that change in it. If requests
+    /// take long, one batch finds them. Otherwise all groups are returned, and each is tried.
     fn consolidated(&self, groups: BTreeMap<String, Vec<EntryChange>>) -> Result<Vec<(String, Vec<EntryChange>)>> {
         if groups.len() <= 1 || !self.store.capabilities().far {
             return Ok(groups.into_iter().collect());
@@ -120,7 +120,7 @@ pub(super) fn update_own(store: &dyn Store, group: &str, node: &NodeDocuments) -
     Copy { store, group, format: ZarrFormat::V2 }.edit_held(&[own])
 }
 
-/// Says where one group's consolidated metadata is: the store, the group's path and the format.
+/// The location of one group's consolidated metadata: the store, the group's path and the format.
 struct Copy<'a> {
     store: &'a dyn Store,
     group: &'a str,
@@ -150,9 +150,9 @@ impl Copy<'_> {
         Ok(edited.map(|edited| (edited, version)))
     }
 
-    /// Replaces each entry by the metadata documents that its node has in the store now, so that no newer change is
-    /// undone. Without a lock, another process may have changed a node after this process did. If that process changes
-    /// the copy between this read and this write, this write fails and is tried again.
+    /// Replaces each entry to be written by the documents that its node has in the store now, so that no newer change
+    /// is undone. Without a lock, another process may have changed a node after this process did. If that process
+    /// changes the copy between this read and this write, this write fails and is tried again.
     fn current<'c>(&self, changes: &'c [EntryChange]) -> Result<Cow<'c, [EntryChange]>> {
         let is_there = |change: &&EntryChange| change.node.is_some();
         if !self.store.capabilities().conditional_writes || !changes.iter().any(|change| is_there(&change)) {
@@ -206,8 +206,8 @@ fn copy_key(group: &str, format: ZarrFormat) -> String {
     node::key(group, if format == ZarrFormat::V3 { ZARR_JSON } else { ZMETADATA })
 }
 
-/// Returns the content of a group's document; `None` if it cannot be parsed or used. A failure of the store is an
-/// error.
+/// Returns `None` in place of the error for a group's document that cannot be parsed or used. A failure of the store is
+/// an error.
 fn readable<T>(value: Result<T>) -> Result<Option<T>> {
     match value {
         Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Cancelled) => Err(error),

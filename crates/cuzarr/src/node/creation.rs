@@ -40,8 +40,8 @@ pub struct NewNodes {
 }
 
 impl NewNodes {
-    /// Checks that nodes can be created at their paths. With `overwrite`, it deletes existing nodes, but only if all
-    /// new nodes can be created.
+    /// Checks that nodes can be created at the given paths, and plans which metadata documents must be stored for them.
+    /// With `overwrite`, it deletes existing nodes, but only if all new nodes can be created.
     ///
     /// # Errors
     /// `ReadOnly`; `InvalidArgument` when formats differ or a path is given twice; `ContainsArray` when a node would lie below an
@@ -238,8 +238,8 @@ fn segments(path: &str) -> Vec<String> {
     path.split('/').filter(|segment| !segment.is_empty()).map(String::from).collect()
 }
 
-/// Returns the node that was found at a path; `None` if its metadata documents cannot be parsed. A failure of the store
-/// is an error.
+/// Returns `None` in place of the error for a node whose metadata documents cannot be parsed. A failure of the store is
+/// an error.
 fn readable(found: Result<Option<FoundNode>>) -> Result<Option<Option<FoundNode>>> {
     match found {
         Err(error) if error.kind().is_of_store() => Err(error),

@@ -40,7 +40,7 @@ const FIRST: [&[&str]; 3] = [&[CHECKPOINT, OLD_COPY_CHECKPOINT, ZMETADATA, ZARR_
 /// listed first.
 const LIST_INSTEAD_OF_DELETE: u64 = 1000;
 
-/// If the store refuses to list, at most this many chunks are looked up one by one.
+/// If the store cannot list keys, at most this many chunks are looked up one by one, to find out whether any is stored.
 const MOST_ASKED_FOR: u64 = 256;
 
 /// Deletes everything at a path and below it, and its entries in the consolidated metadata of groups above.
@@ -200,7 +200,7 @@ pub(super) fn refuse_undeletable(store: &dyn Store, removed: &ChunksOutside<'_>)
     Err(Error::new(ErrorKind::Unsupported, message).with_hint("copy the part that stays into a new store"))
 }
 
-/// Deletes the chunks outside the kept shapes of several arrays, as one batch.
+/// Deletes, as one batch, the chunks of several arrays that lie outside the shapes that the arrays keep.
 ///
 /// # Errors
 /// What the store reports.

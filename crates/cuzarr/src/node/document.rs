@@ -122,9 +122,9 @@ impl NodeLock {
             .ok_or_else(|| documents::not_found(ErrorKind::NodeNotFound, &*self.0.store, self.path()))
     }
 
-    /// Stores the metadata documents that differ from those in the store, with `indent` spaces per level, and then
-    /// updates the consolidated metadata above. Returns false if another writer has changed a document since it was
-    /// read. Then that document is not written.
+    /// Stores the node's metadata documents that differ from the stored ones, then updates the consolidated metadata of
+    /// the groups above. `indent` is the number of spaces per level. Returns false if another writer has changed a
+    /// document since it was read. Then that document is not written.
     ///
     /// # Errors
     /// `ReadOnly`; what the store reports.
@@ -185,7 +185,7 @@ impl NodeLocks {
         Ok(NodeLocks { store, nodes, cancellation: cancellation.clone(), _held: held })
     }
 
-    /// Reads the metadata documents of those locked nodes that have these numbers, as one batch.
+    /// Reads the metadata documents of the locked nodes with these numbers, as one batch.
     ///
     /// # Errors
     /// Those of [`NodeLock::read`].
@@ -224,8 +224,8 @@ impl NodeLocks {
         nodes().map(parse).collect()
     }
 
-    /// Stores the metadata documents that differ from those in the store, then updates the consolidated metadata above.
-    /// Says for each change whether it was stored, as [`NodeLock::replace`] does.
+    /// Stores the nodes' metadata documents that differ from the stored ones, then updates the consolidated metadata of
+    /// the groups above. Says for each change whether it was stored, as [`NodeLock::replace`] does.
     ///
     /// # Errors
     /// What the store reports about consolidated copies.
@@ -248,7 +248,7 @@ impl NodeLocks {
         Ok(stored)
     }
 
-    /// Stores the metadata documents of one node that differ from those in the store.
+    /// Stores the metadata documents of one node, except those that are equal to the stored ones.
     fn put(&self, change: &NodeChange<'_>, indent: Option<usize>) -> Result<bool> {
         let (node, old) = (&self.nodes[change.number], change.stored.documents.documents(indent));
         for (name, bytes) in change.documents.documents(indent) {

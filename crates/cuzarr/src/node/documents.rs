@@ -129,7 +129,7 @@ pub(super) struct Found {
     pub warnings: Vec<String>,
 }
 
-/// Text with the store and the path, by which the trail of an error names a node.
+/// Text with the store and the path, by which error messages name a node.
 pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}: node '/{path}'")
 }
@@ -203,10 +203,11 @@ pub fn find_many(
     paths.iter().map(parse).collect()
 }
 
-/// Maximum number of requests that are in flight to a far store at a time.
+/// Maximum number of requests that are in flight at a time to a far store, such as a server.
 pub(super) const REQUESTS_AT_ONCE: usize = 64;
 
-/// Makes a request for each item, many at a time if the store is far away. Results are in the order of the items.
+/// Calls `request` for each item, in many threads at a time if the store is far away, as over a network. Results are in
+/// the order of the items.
 pub(super) fn each<I: Sync, T: Send>(
     store: &dyn Store,
     items: &[I],

@@ -232,7 +232,7 @@ impl Group {
         Ok(())
     }
 
-    /// Marks in this group, and in the store, that work on the group is unfinished; `None` removes the mark.
+    /// Marks in this group, and in the store, that an operation on the group is unfinished; `None` removes the mark.
     ///
     /// # Errors
     /// Those of [`Group::set_attributes`].

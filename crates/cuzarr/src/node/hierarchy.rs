@@ -93,7 +93,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Visits the nodes that consolidated metadata has; see [`Group::walk`](super::Group::walk).
+/// Visits the nodes that a group's consolidated metadata describes; see [`Group::walk`](super::Group::walk).
 pub(super) fn walk_consolidated(
     consolidated: &Consolidated,
     max_depth: Option<usize>,

@@ -21,15 +21,15 @@ const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum time to wait until another client releases a lock on a server.
 const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Locks on the metadata documents of some nodes: those of the store and those of this process. They are released in
-/// this order.
+/// Locks on the metadata documents of some nodes: the locks that the store granted, and the locks inside this process.
+/// They are released in this order.
 pub(super) struct HeldDocuments {
     _locks: StoreLocks,
     _turn: Turn,
 }
 
-/// The locks on nodes that the store has granted, as against those of this process. A server is asked to release all of
-/// them at once.
+/// The locks on nodes that the store granted, which keep out other processes. A server is asked to release all of them
+/// at once.
 struct StoreLocks {
     locks: Vec<Lock>,
     is_far: bool,

@@ -102,7 +102,7 @@ pub(crate) fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions
     })
 }
 
-/// Refuses an array that is to get two shapes, even if its handles have different handles of the store.
+/// Refuses to give one array two shapes by one call, even if its two handles have different handles of the store.
 fn refuse_repeats(arrays: &[ArrayResize<'_>]) -> Result<()> {
     let mut places = HashSet::new();
     let repeated = arrays.iter().find(|one| !places.insert(one.array.store().identity().below(one.array.path())));
@@ -168,8 +168,8 @@ impl Change {
     }
 }
 
-/// Reads the metadata documents of those arrays of the call that have these numbers, and computes how each changes. The
-/// arrays get the stored metadata.
+/// Reads the metadata documents of the arrays `arrays[n]` for each `n` in `numbers`, and computes how each array
+/// changes. The arrays get the stored metadata.
 fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers: &[usize]) -> Result<Vec<Change>> {
     let stored = locks.read(numbers)?.into_iter();
     let change = |(&number, stored): (&usize, StoredNode)| {
@@ -183,9 +183,9 @@ fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers:
     numbers.iter().zip(stored).map(change).collect()
 }
 
-/// Deletes stored chunks that the new shapes would include, although they were never elements: a killed resize left
-/// them behind. A transactional store only accepts chunks of the current shape. So there, the chunks outside the new
-/// shape are deleted instead; a killed resize leaves nothing in such a store.
+/// Deletes stored chunks outside the old shapes that the new shapes would include; a killed resize left them behind. A
+/// transactional store only accepts chunks of the current shape. So there, the chunks outside the new shape are deleted
+/// instead; a killed resize leaves nothing in such a store.
 fn delete_before(store: &dyn Store, changes: &[Change], cancellation: &CancellationToken) -> Result<()> {
     changes.iter().try_for_each(|change| refuse_undeletable(store, &change.removed()))?;
     if store.capabilities().transactional {

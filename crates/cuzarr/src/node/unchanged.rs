@@ -13,8 +13,8 @@ use crate::meta::node::{self, Documents, ZARR_JSON, ZARRAY};
 use crate::meta::{ArrayMetadata, CodecsMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{ByteRange, ReadRequest, Store, StoreExt};
 
-/// Checks that the stored documents of arrays still have the shape, data type, chunks, codecs and fill value of these
-/// handles. Attributes and names of dimensions may differ.
+/// Checks that the stored documents of arrays still have the shape, data type, chunks, codecs and fill value that the
+/// arrays had when they were opened. Attributes and names of dimensions may differ.
 ///
 /// Reads one document for each array, as one batch per store. If the metadata came from a group's consolidated copy, it
 /// is enough that a group above still describes the array in this way.
@@ -64,8 +64,8 @@ fn parsed(name: &'static str, bytes: Option<Vec<u8>>) -> Result<Option<NodeMetad
     NodeDocuments::parse(&documents)?.map(|documents| documents.check()).transpose().at(|| name)
 }
 
-/// Returns the first difference between a handle's metadata and the stored metadata that changes elements, with its
-/// error kind.
+/// Returns the first difference between an open array's metadata and the stored metadata that affects elements, as an
+/// error kind and a text.
 fn change(own: &ArrayMetadata, stored: Option<&NodeMetadata>) -> Option<(ErrorKind, String)> {
     let Some(NodeMetadata::Array(stored)) = stored else {
         let what = if stored.is_some() { "a group took its place" } else { "it was deleted" };

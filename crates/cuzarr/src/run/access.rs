@@ -37,7 +37,8 @@ pub struct Access {
 pub(crate) struct CachedAs {
     /// The identity of the store that holds the chunks.
     pub(crate) store: Identity,
-    /// Text that stands for element type, chunk grid, codecs, and the store's view.
+    /// Text made from the element type, chunk grid, codecs and the store's view, such as a branch; it differs if any of
+    /// them differs.
     pub(crate) coding: Arc<str>,
 }
 
@@ -55,15 +56,15 @@ struct Binding {
     device: Device,
     /// The type to which elements are converted when they are read.
     cast: Option<DType>,
-    /// The codec chain for objects of the array's chunk shape: in a rectilinear grid, of the largest chunk.
+    /// The codec chain for stored objects of the array's chunk shape; in a rectilinear grid, of the largest chunk's
+    /// shape.
     chain: Arc<Chain>,
     /// For an array whose chunks or shards differ in shape: its metadata, and the layouts that were made for the other
     /// shapes.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
-/// To be kept in the chunk cache, uncompressed chunks are read whole if they have at most the cache's size divided by
-/// this.
+/// Uncompressed chunks up to the chunk cache's size divided by this are read whole, so that the cache can keep them.
 const WHOLE_SHARE: u64 = 8;
 
 /// The chunk layouts that were made for one array, keyed by the shape of the stored object (chunk or shard).

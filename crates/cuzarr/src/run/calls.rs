@@ -213,7 +213,8 @@ impl Engine {
 /// Number of arrays of one call that are written at a time.
 const WRITES_AT_ONCE: usize = 16;
 
-/// One write of a call that may write to several arrays: a value, and where it goes.
+/// One write of a call that may write to several arrays: the new elements, and the selection of an array that gets
+/// them.
 #[derive(Clone, Copy)]
 pub struct EngineWrite<'a> {
     /// The array that is written, bound to a device.

@@ -70,7 +70,7 @@ impl CallStore {
         let _ = self.held.set(HeldValues::new(self.store.to_string(), values));
     }
 
-    /// Whether objects were read whole, so that reads may not need the store.
+    /// Whether this call holds whole stored objects of the array in memory, so that reads may not need the store.
     pub(crate) fn holds(&self) -> bool {
         self.held.get().is_some()
     }

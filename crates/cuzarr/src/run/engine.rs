@@ -31,7 +31,7 @@ const OPEN_SHARDS: usize = 128;
 /// all calls share.
 pub struct Engine {
     pool: Threads,
-    /// The threads for reads in which the calling thread works too.
+    /// Worker threads for reads during which the thread that called the read also decodes.
     driven_pool: Threads,
     /// Threads that do nothing but wait for writes to far stores.
     senders: Threads,
@@ -42,7 +42,7 @@ pub struct Engine {
     caches: Mutex<HashMap<Device, ChunkCache>>,
     open_shards: Arc<OpenLimit>,
     turns: Arc<Turns>,
-    /// Locks by which changes of the metadata of one node wait for each other.
+    /// Locks on arrays and groups, so that metadata changes of one node by this process run one after the other.
     nodes: Arc<Turns>,
 }
 
@@ -54,7 +54,8 @@ impl Engine {
         Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::with_workers(Threads::workers()))))
     }
 
-    /// Makes a separate engine, for tests and for programs that keep work apart.
+    /// Makes a separate engine with its own threads and memory budgets, for tests and for programs that do not want to
+    /// share them.
     pub fn new(threads: usize) -> Engine {
         Engine::with_workers(Threads::new(threads))
     }
@@ -97,8 +98,8 @@ impl Engine {
         cache.into_iter().for_each(|cache| cache.clear());
     }
 
-    /// Allocates memory for a result by calling `allocate`, and again if there was too little. Before the second call,
-    /// the device's chunk cache drops its chunks.
+    /// Allocates memory for a result by calling `allocate`, a second time if the device had too little free memory.
+    /// Before the second call, the device's chunk cache drops its chunks.
     ///
     /// # Errors
     /// Those of `allocate`.

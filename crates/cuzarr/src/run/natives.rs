@@ -1,5 +1,4 @@
-//! The kernels that decode an array's chunks on a device: one set for each chunk layout, with the same steps and other
-//! sizes.
+//! The kernels that decode an array's chunks on a device, one set of kernels for each chunk layout.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +19,8 @@ pub(crate) struct Natives {
     others: Mutex<HashMap<usize, Other>>,
 }
 
-/// A layout other than the usual one, and the kernels that decode its chunks. The layout is kept so that no other can
-/// get its address.
+/// A chunk layout that is not the array's usual one, and the kernels that decode chunks of this layout. The layout is
+/// kept so that no other can get its address.
 type Other = (Arc<ChunkLayout>, Option<Arc<Native>>);
 
 impl Natives {
@@ -57,7 +56,7 @@ impl Natives {
         made
     }
 
-    /// Prepares kernels to decode chunks that lie in `source`, one for each item of `units`.
+    /// Prepares kernels to decode the chunks `units`, whose stored bytes lie in `source`.
     ///
     /// # Errors
     /// Those of [`Native::prepare`]; `Unsupported` for a layout that [`Natives::of`] does not know.

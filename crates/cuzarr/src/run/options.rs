@@ -1,4 +1,4 @@
-//! Options of an array in use: the one struct that arrays hold and calls carry.
+//! Options for reads and writes of an array, in one struct that arrays hold and that each call gets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::plan::{Circumstances, PlanOptions};
 use crate::store::Capabilities;
 
-/// The memory limit divided by this is the limit for shards that one call reads whole, and for an open array's shard
+/// The memory limit divided by this limits the size of shards that one call reads whole, and of an open array's shard
 /// indexes.
 pub(crate) const INDEXES_SHARE: u64 = 64;
 
@@ -23,7 +23,7 @@ const DEFAULT_GAP_BYTES: u64 = 1 << 20;
 /// than another read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
-/// Multiprocessors of the GPU on which the shipped costs were measured.
+/// Number of multiprocessors of the GPU on which the decoding costs that ship with cuzarr were measured.
 const MEASURED_MULTIPROCESSORS: u32 = 132;
 
 /// Options for reads and writes of an array, such as the device of results and the memory limit. They are not stored.

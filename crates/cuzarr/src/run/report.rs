@@ -94,7 +94,7 @@ pub struct Span {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     stages: [StageReport; Stage::ALL.len()],
-    /// Seconds from the call to its return.
+    /// Seconds from the start of the call to its return.
     pub wall_seconds: f64,
     /// Counts of requests to a server, if the store has one.
     pub traffic: TrafficCounts,

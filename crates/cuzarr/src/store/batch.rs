@@ -17,8 +17,8 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 /// over the threads. Still, a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// A thread takes no more requests at a time once they have this many bytes together. A divided read has parts of the
-/// same size, so units and parts keep a thread busy for the same time.
+/// Requests that one thread takes together end with the request that brings them to this many bytes. A divided read has
+/// parts of the same size, so units and parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
 /// Opens the values of a store, so that threads which the caller lends can read parts of them.
@@ -53,7 +53,8 @@ pub(super) fn run<S: Source>(source: S, batch: Arc<[ReadRequest]>, sink: Arc<dyn
 struct BatchGroup<S: Source> {
     items: Vec<usize>,
     opening: Mutex<Opening<S::Object>>,
-    /// Number of units, or requests that one thread takes together, that still need the value to be open.
+    /// Number of work units on this value that are not done; at 0, the value is closed. A unit is the requests that one
+    /// thread takes together.
     remaining: AtomicUsize,
 }
 
@@ -65,7 +66,7 @@ enum Opening<O> {
     Closed,
 }
 
-/// Requests for one value that a thread takes at a time, given by their positions in the group of the value.
+/// Requests for one value that one thread reads together, given by their positions in the value's group.
 struct BatchUnit {
     group: usize,
     positions: Range<usize>,
@@ -246,7 +247,7 @@ impl<S: Source> Drop for SharedBatch<S> {
     }
 }
 
-/// Reserves memory for one item from the sink, and checks that it has the requested size.
+/// Reserves memory for one item from the sink, and checks that the memory has the requested size.
 pub(super) fn reserve(sink: &dyn ReadSink, item: usize, size_bytes: u64) -> Result<Box<dyn Lease>> {
     let mut lease = sink.reserve(item, size_bytes)?;
     let lent_bytes = lease.bytes().len();

@@ -50,8 +50,8 @@ impl GpuMemoryStore {
         self.device
     }
 
-    /// Returns the stored value itself, without a copy; it must only be read. It is on the device, or in host memory if
-    /// it is a metadata document.
+    /// Returns the stored value itself, without a copy; the caller must only read it. It is on the device, or in host
+    /// memory if it is a metadata document.
     ///
     /// # Errors
     /// `KeyInvalid`

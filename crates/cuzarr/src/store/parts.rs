@@ -30,7 +30,8 @@ pub(super) struct Parts<O: Object> {
 }
 
 struct Part {
-    /// Whether this part begins the read's memory, and is handed back for the whole memory when all parts are filled.
+    /// Whether this is the first part of the read's memory, which is handed back for the whole memory when all parts
+    /// are filled.
     first: bool,
     offset: u64,
     lease: Box<dyn Lease>,

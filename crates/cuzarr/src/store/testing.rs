@@ -23,7 +23,7 @@ pub enum Operation {
     Write(String, usize),
     /// The write of a part of a value: its offset and size.
     Part(String, u64, usize),
-    /// A write only if the key does not exist.
+    /// A write of this many bytes, only if the key does not exist.
     WriteIfAbsent(String, usize),
     /// A deletion of the value of this key.
     Delete(String),
@@ -52,7 +52,7 @@ pub struct Observed {
     transactional: bool,
 }
 
-/// How many items are being read now, and the largest such number so far.
+/// Number of items that are being read from the store now, and the largest number so far.
 #[derive(Default)]
 struct InFlight {
     now: AtomicUsize,

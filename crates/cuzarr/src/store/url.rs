@@ -15,7 +15,8 @@ pub struct Url {
 }
 
 impl Url {
-    /// Parses a path, a URL, or a chain of them. Text without a scheme is a path of the local file system.
+    /// Parses a path, a URL, or a chain of them, such as `zip::file:///data/a.zip`. Text without a scheme is a path of
+    /// the local file system.
     ///
     /// # Errors
     /// `InvalidArgument` when the text or a part of a chain is empty.

@@ -46,7 +46,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// Whether a value may be unchanged, as far as these properties tell.
+    /// Whether a value with these properties may be the same as the value with the properties `other`.
     fn allow(&self, other: &Hints) -> bool {
         let tags = self.weak_tag.as_deref().zip(other.weak_tag.as_deref());
         let times = self.modified_seconds.zip(other.modified_seconds);

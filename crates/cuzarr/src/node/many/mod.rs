@@ -1,4 +1,4 @@
-//! Reads and writes of many arrays by one call, with one plan, one pipeline and shared launches.
+//! Reads and writes of many arrays by one call, with one plan, one pipeline and shared kernel launches.
 
 mod read;
 mod write;
@@ -14,7 +14,7 @@ use crate::run::Options;
 pub use read::{ArraySelection, explain_all, read_all};
 pub use write::{ArrayWrite, write_all};
 
-/// One item of a call that reads, or writes, several arrays.
+/// One read or write of a call that reads, or writes, several arrays.
 trait OfMany {
     fn array(&self) -> &Array;
 
@@ -64,7 +64,7 @@ fn in_calls<I: OfMany, O: Send>(
     failure.map_or(Ok(done), Err)
 }
 
-/// Makes a token for the call that is cancelled when the token of any of the arrays is cancelled.
+/// Makes the cancellation token of one call on several arrays; cancelling the token of any array cancels it.
 fn token_of(items: &[impl OfMany]) -> CancellationToken {
     let mut tokens: Vec<CancellationToken> = Vec::new();
     for item in items {
@@ -76,7 +76,7 @@ fn token_of(items: &[impl OfMany]) -> CancellationToken {
     CancellationToken::under(tokens)
 }
 
-/// The options of a call for several arrays: for each limit, the smallest of the arrays.
+/// The options of one call on several arrays: each limit is the smallest that any of the arrays has.
 fn options_of<'a>(arrays: impl Iterator<Item = &'a Array>, token: &CancellationToken) -> Result<Options> {
     let smallest = |one: Options, other: &Options| Options {
         memory_limit_bytes: one.memory_limit_bytes.min(other.memory_limit_bytes),

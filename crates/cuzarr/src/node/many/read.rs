@@ -1,4 +1,4 @@
-//! Reads of many arrays by one call, with one plan, one pipeline and shared launches.
+//! Reads of many arrays by one call, with one plan, one pipeline and shared kernel launches.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -177,7 +177,7 @@ pub fn explain_all(reads: &[ArraySelection<'_>]) -> Result<Vec<(Vec<usize>, Expl
     Ok(explained.into_iter().flat_map(|(_, groups)| groups).collect())
 }
 
-/// Executes those reads of a call that have these numbers, by one call of the engine.
+/// Executes the reads `reads[n]` for each `n` in `numbers`, by one call of the engine.
 fn call(reads: &[ArraySelection<'_>], numbers: &[usize], token: &CancellationToken) -> Result<Vec<NdBuffer>> {
     let options = options_of(numbers.iter().map(|&at| reads[at].array), token)?;
     let _within = pool::within(reads[numbers[0]].device(), options.memory_limit_bytes);
@@ -240,7 +240,7 @@ struct OfArray<'a> {
     parts: Vec<OfOut>,
 }
 
-/// Reads of one array whose results are filled together: one result, or a stack in one nd-buffer.
+/// Reads of one array that fill one memory together: a single result, or a stack of results in one nd-buffer.
 struct OfOut {
     numbers: Vec<usize>,
     origin: OutParts,

@@ -77,7 +77,7 @@ pub fn write_all(writes: &[ArrayWrite<'_>]) -> Result<()> {
     in_calls(writes, &token, |numbers| call(writes, numbers, &token)).map(|_| ())
 }
 
-/// Executes those writes of a call that have these numbers, by one call of the engine.
+/// Executes the writes `writes[n]` for each `n` in `numbers`, by one call of the engine.
 fn call(writes: &[ArrayWrite<'_>], numbers: &[usize], token: &CancellationToken) -> Result<()> {
     let writes: Vec<&ArrayWrite<'_>> = numbers.iter().map(|&at| &writes[at]).collect();
     let options = options_of(writes.iter().map(|write| write.array), token)?;
@@ -108,7 +108,7 @@ impl ArrayWrite<'_> {
     }
 }
 
-/// Refuses two writes to one object, because their order would be random.
+/// Refuses two writes to one stored object (chunk or shard), because their order would be random.
 fn refuse_common_objects(writes: &[ArrayWrite<'_>], objects: &[Option<Objects>]) -> Result<()> {
     let of_writes = || writes.iter().zip(objects).enumerate();
     for (other, (write, bounds)) in of_writes() {

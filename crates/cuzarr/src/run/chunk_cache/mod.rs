@@ -49,7 +49,7 @@ struct State {
     entries: BTreeMap<Arc<ChunkPlace>, Entry>,
     /// The cached chunks sorted by when they were last used, oldest first.
     uses: BTreeMap<u64, Arc<ChunkPlace>>,
-    /// Counter for the order of events: each use of a cached chunk and each claim takes the next number.
+    /// The number that the next event gets: each use of a cached chunk, and each claim.
     next_use: u64,
     /// Chunks that a running call decodes for the cache, so that other calls can wait for them.
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,

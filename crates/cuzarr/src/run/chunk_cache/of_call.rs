@@ -65,7 +65,7 @@ impl CallCache {
         Some(Arc::new(ChunkPlace { object: store.object(&index.key), inner, coding: Arc::clone(coding) }))
     }
 
-    /// Whether a cached chunk is used without asking the store if it is current.
+    /// Whether this read may use a cached chunk at once, without asking the store whether the chunk is still current.
     pub(crate) fn is_fresh(&self, store: Capabilities, found: &FoundChunk) -> bool {
         let is_permanent = found.version.as_ref().is_some_and(Version::is_permanent);
         is_permanent || store.far && found.seen.elapsed() < self.max_age
@@ -97,7 +97,7 @@ impl CallCache {
         }
     }
 
-    /// Notes the version of a whole object that is being read.
+    /// Notes the version that the store has reported for an object that this call reads whole.
     pub(crate) fn opened(&self, array: usize, key: &str, version: Version) {
         self.versions().insert((array, key.to_string()), version);
     }

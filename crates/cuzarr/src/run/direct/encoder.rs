@@ -51,13 +51,14 @@ pub struct EncoderBatch {
     state: State,
 }
 
-/// The chunks of a batch that have one shape and type.
+/// The chunks of an encoder's batch that have one shape and type.
 struct Group {
     program: Program,
     numbers: Vec<usize>,
     /// The kernels that encode these chunks; `None` if host threads encode them.
     kernels: Option<EncoderKernels>,
-    /// Why the device does not run a codec that the host runs: the reason for the first such codec.
+    /// Why the host must run a codec of these chunks: the reason for the first such codec; `None` if the device runs
+    /// all.
     reason: Option<String>,
 }
 

@@ -25,7 +25,7 @@ const BETWEEN_BYTES: usize = 64 << 20;
 enum PlaceWay {
     /// By a copy, because the decoded bytes are laid out as the output is.
     Copied,
-    /// By a kernel that moves the elements of many chunks to the rows of one array.
+    /// By a kernel that moves the elements of many chunks at once, each chunk to one row of a larger array.
     Rows,
     /// By a kernel that moves the elements of this chunk alone.
     Scattered,

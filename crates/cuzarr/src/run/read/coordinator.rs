@@ -78,8 +78,7 @@ impl<D: Destination> Reading<'_, D> {
         self.read_later()
     }
 
-    /// Starts to read the chunks of a batch, except those that another read decodes for the chunk cache; they are kept
-    /// for later.
+    /// Starts to read the chunks of a batch; chunks that another read decodes for the chunk cache are kept for later.
     fn sort(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(cache) = self.call.cache.get() {
             let later = sort(self.call, cache, &mut batch, false)?;
@@ -154,7 +153,7 @@ impl<D: Destination> Reading<'_, D> {
         }
     }
 
-    /// Waits until no thread uses the call's memory any more, after the last batch was started or the call failed.
+    /// Waits until all batches of this read have ended, after the last batch was started or the call failed.
     fn land_the_rest(&mut self) {
         while !self.flying.is_empty() {
             if let Err(error) = self.close_next() {

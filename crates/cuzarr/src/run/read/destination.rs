@@ -22,8 +22,8 @@ pub(crate) trait Destination {
     /// Takes back a batch after each of its chunks was decoded, is missing in the store, or has failed.
     fn close(&mut self, flight: Arc<InFlight<Self::Route>>, number: usize) -> Result<()>;
 
-    /// Does work that can wait until the coordinator would have to wait for the store. The coordinator calls it before
-    /// it waits for the store.
+    /// Does postponed work of this read, such as freeing the memory of batches that have ended. The coordinator calls
+    /// it before it waits for the store.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(crate) struct Request<'a> {
     pub(crate) array: usize,
     pub(crate) key: &'a str,
     pub(crate) range: ByteRange,
-    /// The sizes in bytes that the part may have.
+    /// The sizes in bytes that the requested part of the shard may have.
     pub(crate) size: SizeRule,
     /// The version that the shard must have, if it is known.
     pub(crate) version: Option<Version>,

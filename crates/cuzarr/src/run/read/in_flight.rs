@@ -112,7 +112,7 @@ pub(crate) trait DeviceRoute: BatchRoute {
         Ok(())
     }
 
-    /// Enqueues on streams the rest of the work on a fetched batch, above all the decoding. Returns the packed
+    /// Enqueues the remaining work on a fetched batch on CUDA streams, above all the decoding. Returns the packed
     /// elements, which are complete for work on the stream `scatters`. Elements that the host decodes are uploaded on
     /// `copies`. Scratch memory is reserved already.
     fn decode(&self, batch: &Batch, copies: &Stream, scatters: &Stream) -> Result<Vec<Packed>>;
@@ -138,7 +138,7 @@ pub(crate) enum State<Fetching, Fetched, Decoding> {
 pub(crate) struct Life<Fetching, Fetched, Decoding>(Mutex<State<Fetching, Fetched, Decoding>>);
 
 impl<Fetching, Fetched, Decoding> Life<Fetching, Fetched, Decoding> {
-    /// Starts the stages of a batch whose bytes are being fetched.
+    /// Makes the state of a new batch, whose bytes are being fetched.
     pub(crate) fn new(fetching: Fetching) -> Self {
         Life(Mutex::new(State::Fetching(fetching)))
     }
@@ -270,12 +270,12 @@ impl Drop for Ticket {
 struct Sink<R> {
     flight: Arc<InFlight<R>>,
     ticket: Arc<Ticket>,
-    /// The number of the array whose reads this sink takes, and the number of the array's first read in the batch.
+    /// The number of the array whose reads this sink takes; `first` is the number of its first read in the batch.
     array: usize,
     first: usize,
     /// For each read of the batch, its start time in nanoseconds from the beginning of the call.
     begun_ns: Vec<AtomicU64>,
-    /// For each read, its size in bytes.
+    /// For each read of the batch, its size in bytes.
     size_bytes: Vec<AtomicU64>,
     /// For each read of the batch, the number of the profiler's time range that shows it.
     ranges: Vec<AtomicU64>,

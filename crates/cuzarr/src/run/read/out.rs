@@ -19,11 +19,11 @@ pub(crate) type Extent = (Vec<usize>, Vec<usize>);
 pub(crate) enum Out {
     Whole(NdBuffer),
     InTurn(InTurn),
-    /// A read of variable-length elements, which makes its own table: the shape of the result.
+    /// The shape of the result, for a read of variable-length elements, which are collected in a table.
     Elements(Vec<u64>),
 }
 
-/// Hands over regions of a read one by one, in order, in memory that is reused.
+/// The output of a read that hands regions to its caller one by one, in order, in memory that is reused.
 pub(crate) struct InTurn {
     dtype: DType,
     /// The shape of each region, with a first dimension of 1.
@@ -124,7 +124,7 @@ impl InTurn {
         Ok(elements)
     }
 
-    /// Counts elements of the current region that are on their way; hands the region to the caller when none is
+    /// Notes that `elems` elements of the current region are on their way; hands the region to the caller when none is
     /// missing.
     pub(crate) fn placed(&mut self, elems: usize, stream: &Stream) -> Result<()> {
         let Some(mut filling) = self.filling.take() else { return Ok(()) };

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Counts the bytes that all calls have in flight for one device, by kind of memory. Clones share the counters.
+/// Counts the bytes of host, pinned and device memory that all calls have in flight for one device. Clones share the
+/// counters.
 #[derive(Clone, Default)]
 pub struct Memory {
     pub(crate) host: Bytes,
@@ -14,7 +15,7 @@ pub struct Memory {
     pub(crate) device: Bytes,
 }
 
-/// How many bytes of each kind of memory a batch or an object needs.
+/// How many bytes of host, pinned and device memory a batch of a read, or a stored object of a write, needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) host: u64,
@@ -22,7 +23,7 @@ pub(crate) struct Cost {
     pub(crate) device: u64,
 }
 
-/// Counts the bytes of one kind of memory that are in flight.
+/// Counts the bytes in flight of one kind of memory: host, pinned or device.
 #[derive(Clone, Default)]
 pub(crate) struct Bytes(Arc<Counter>);
 
@@ -55,7 +56,7 @@ pub(crate) struct Held {
 }
 
 impl Memory {
-    /// Number of bytes in flight now, of all kinds of memory.
+    /// Number of bytes in flight now for the device, in host, pinned and device memory together.
     pub fn used_bytes(&self) -> u64 {
         self.host.used_bytes() + self.pinned.used_bytes() + self.device.used_bytes()
     }
@@ -65,7 +66,7 @@ impl Memory {
         self.device.used_bytes()
     }
 
-    /// Reserves bytes of each kind, or none at all if one kind lacks room.
+    /// Reserves host, pinned and device memory for `cost`; `None` if one of the three would exceed `limit_bytes`.
     pub(crate) fn try_take(&self, cost: Cost, limit_bytes: u64) -> Option<Held> {
         let pinned = self.pinned.try_take(cost.pinned, limit_bytes)?;
         let device = self.device.try_take(cost.device, limit_bytes)?;
@@ -73,8 +74,8 @@ impl Memory {
         Some(Held { device, _others: [pinned, host] })
     }
 
-    /// Like [`Bytes::take`], for all kinds of memory together. All calls reserve the kinds in the same order, so no two
-    /// calls wait for each other.
+    /// Like [`Bytes::take`], for host, pinned and device memory together. All calls reserve the kinds in the same
+    /// order, so no two calls wait for each other.
     pub(crate) fn take(&self, cost: Cost, limit_bytes: u64, cancellation: &CancellationToken) -> Result<Held> {
         let most = cost.pinned.max(cost.device).max(cost.host);
         if most > limit_bytes {
@@ -94,7 +95,7 @@ pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
 }
 
 impl Bytes {
-    /// Number of bytes of this kind of memory that are in flight now.
+    /// Number of bytes in flight now in this kind of memory.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.lock().used_bytes
     }
@@ -111,7 +112,7 @@ impl Bytes {
         self.0.spare.get().is_some_and(|spare| spare())
     }
 
-    /// Reserves bytes if at most `limit_bytes` are then in flight; `None` if there is no room.
+    /// Reserves `bytes` if at most `limit_bytes` are then in flight; else returns `None`.
     pub(crate) fn try_take(&self, bytes: u64, limit_bytes: u64) -> Option<Reserved> {
         loop {
             {
@@ -127,8 +128,8 @@ impl Bytes {
         }
     }
 
-    /// Reserves bytes; if there is no room, waits until other calls have returned theirs. The caller must not hold a
-    /// reservation itself.
+    /// Reserves `bytes` of this kind of memory; if that exceeds `limit_bytes`, waits until other calls have returned
+    /// theirs. The caller must not hold a reservation itself.
     ///
     /// # Errors
     /// `BudgetExceeded` if the limit is too small even when no other call runs; `Cancelled`.
@@ -163,12 +164,12 @@ impl Bytes {
 }
 
 impl Reserved {
-    /// The number of bytes that this reserves.
+    /// Number of bytes that this reservation holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Splits off up to `bytes` of this reservation as another reservation.
+    /// Moves up to `bytes` of this reservation to a new reservation.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Reserved {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -177,7 +178,7 @@ impl Reserved {
 }
 
 impl Held {
-    /// Splits off up to `bytes` of the device's memory as another reservation.
+    /// Moves up to `bytes` of the reserved device memory to a new reservation.
     pub(crate) fn split_off_device(&mut self, bytes: u64) -> Reserved {
         self.device.split_off(bytes)
     }

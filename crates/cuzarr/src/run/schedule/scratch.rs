@@ -22,12 +22,12 @@ pub(crate) struct Scratch(Arc<Mutex<Free>>);
 
 #[derive(Default)]
 struct Free {
-    /// The unused blocks, grouped by size: powers of two.
+    /// The unused memory blocks, in one list for each size, which is a power of two.
     blocks: Vec<Vec<HostBytesMut>>,
     kept_bytes: usize,
 }
 
-/// A block of scratch memory, which goes back for reuse when this is dropped. Its initial content is unspecified.
+/// A block of scratch memory; dropping it gives the memory back for reuse. Its initial content is unspecified.
 pub(crate) struct ScratchBlock {
     /// The lent memory; `None` only while it is being dropped.
     block: Option<HostBytesMut>,

@@ -32,8 +32,8 @@ use crate::store::StoreExt;
 const LANES: usize = 8;
 /// Number of stored objects (chunks or shards) that one write may have in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// How long to wait until an object is written, before chunks that are still on the device are sent to the host. The
-/// object may need one of them.
+/// If an object is not written after this time, chunks that are still on the device are sent to the host. The object
+/// may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Number of attempts to write an object that other writers change at the same time. In each round, one writer
 /// succeeds.
@@ -142,12 +142,12 @@ impl Feeder {
         }
     }
 
-    /// Whether chunks that a write covers to this extent need no host memory except slabs, on their way to the store.
+    /// Whether chunks that the write covers as `coverage` says reach the store from slabs, without other host memory.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode chunks that a write covers to this extent: fully or in part.
+    /// Whether kernels encode chunks that the write covers as `coverage` says: fully or in part.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
@@ -283,7 +283,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Reserves memory for one more object; `None` if the call has failed.
+    /// Reserves host memory for one more stored object that the write makes; `None` if the call has failed.
     fn reserve(&mut self, bytes: u64) -> Result<Option<Reserved>> {
         let call = Arc::clone(&self.writing.call);
         while !call.is_cancelled() {

@@ -71,7 +71,8 @@ impl DeviceSource {
         }
     }
 
-    /// Passes every chunk that waits on the device on: to the threads that encode or store it, or to the store.
+    /// Sends off every chunk that still waits in device memory: to the threads that encode or store it, or to the
+    /// store.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
         let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
@@ -108,13 +109,12 @@ impl DeviceSource {
         self.placement.chunks_wanted()
     }
 
-    /// Whether kernels encode chunks that a write covers to this extent: fully or in part.
+    /// Whether kernels encode chunks that the write covers as `coverage` says: fully or in part.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         self.placement.encodes(coverage)
     }
 
-    /// Whether chunks that a write covers to this extent go from slabs directly to the store, without other host
-    /// memory.
+    /// Whether chunks that the write covers as `coverage` says reach the store from slabs, without other host memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }

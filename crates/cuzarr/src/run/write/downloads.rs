@@ -17,7 +17,8 @@ use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
 use crate::run::write::writing::{LeafValue, Writing};
 
-/// The things that a write route needs to copy chunks from the device to the host: elements, stream and slabs.
+/// The elements of a write, the CUDA stream and the slabs with which a write route copies chunks from the device to the
+/// host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
     pub(crate) value: &'a NdBuffer,
@@ -31,11 +32,12 @@ pub(crate) struct Downloads {
     pub(crate) ring: SlabRing,
     pub(crate) copies: Stream,
     under_way: VecDeque<Download>,
-    /// Number of slabs that may still be in flight when the next slab is to be filled.
+    /// Number of slabs that may still be on their way from the device when the next slab is to be filled.
     most: usize,
     /// An object with more bytes is written in parts of this size; `None` if all objects are written whole.
     part_bytes: Option<usize>,
-    /// Shape of the largest part of a chunk that is written, without dropped dimensions; and the type of its elements.
+    /// Shape of the largest part of a chunk that is written, without dropped dimensions; `dtype` is the type of its
+    /// elements.
     part_shape: Vec<usize>,
     dtype: DType,
 }
@@ -88,7 +90,7 @@ impl Downloads {
         self.under_way.is_empty()
     }
 
-    /// Passes the bytes of the oldest slabs on to threads, until another slab may be filled.
+    /// Passes the bytes of the oldest slabs on to threads that encode or store them, until another slab may be filled.
     pub(crate) fn make_room(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while self.under_way.len() > self.most {
             self.hand_over(writing)?;
@@ -96,7 +98,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Waits for all copies, and passes the chunks to the threads.
+    /// Waits for all copies to the host, and passes their chunks to the threads that encode or store them.
     pub(crate) fn hand_all_over(&mut self, writing: &Arc<Writing>) -> Result<()> {
         while !self.under_way.is_empty() {
             self.hand_over(writing)?;

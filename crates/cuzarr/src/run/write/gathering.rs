@@ -1,4 +1,4 @@
-//! Chunks of a value on a device that are gathered by few launches, one after the other in memory.
+//! Gathers chunks from the elements of a write in device memory, many chunks by one kernel launch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ pub(crate) enum GatherTo {
     PackedChunks,
 }
 
-/// Chunks that one kernel launch will gather from the caller's memory, and the form in which it does so.
+/// Chunks that one kernel launch will gather from the caller's memory, and the form in which it writes them.
 pub(crate) struct Gathering {
     pub(crate) tail: Tail,
     /// Where a kernel puts the elements of each chunk.
     to: GatherTo,
-    /// Size of the largest chunk in bytes, and the distance between chunks in the slab.
+    /// Size of the largest chunk in bytes; `padded_bytes` is the distance between chunks in the slab.
     pub(crate) size_bytes: usize,
     pub(crate) padded_bytes: usize,
     pub(crate) most: usize,

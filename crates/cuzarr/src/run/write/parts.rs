@@ -32,7 +32,8 @@ pub(crate) struct Parts {
     leaf: Leaf,
     of: PartsOf,
     size_bytes: usize,
-    /// Bytes that are stored before the first part and after the last part of the object: a checksum, or nothing.
+    /// Bytes that are stored before the first part of the object, such as a checksum; `after` is stored after the last
+    /// part.
     before: Vec<u8>,
     after: Vec<u8>,
 }

@@ -18,7 +18,7 @@ pub(crate) struct Writing {
     pub(crate) call: Arc<Context>,
     pub(crate) array: CallArray,
     pub(crate) plan: WritePlan,
-    /// Where the elements of a chunk lie, both in the value and in the packed chunk.
+    /// Where the elements of a chunk lie in the caller's elements and in the packed chunk.
     pub(crate) spacing: Spacing,
     pub(crate) fill: Vec<u8>,
     /// One element with the fill value, in the form in which chunks are encoded.
@@ -79,6 +79,6 @@ pub(crate) enum LeafValue {
     Frame(Buffer, Option<Seal>),
     /// A whole chunk that only holds the fill value and is not stored.
     Blank,
-    /// All elements of the call, which have variable length.
+    /// All elements of the write call, which have variable length; the thread takes those of the chunk.
     Variable(Arc<VariableElements>),
 }

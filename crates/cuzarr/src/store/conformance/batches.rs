@@ -8,7 +8,7 @@ use super::{bytes, ok, request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ByteRange, InlineWorkers, Lease, ReadOutcome, ReadRequest, ReadSink, Store, StoreExt, Workers};
 
-/// All outcomes that came for each item of a batch, by its number. A correct store gives exactly one.
+/// All outcomes that came for each item of a batch, keyed by the item's number. A correct store gives exactly one.
 type Outcomes = HashMap<usize, Vec<Result<Option<Vec<u8>>>>>;
 
 /// A sink for tests that keeps every outcome of each item, and the sizes that were reserved.

@@ -158,7 +158,7 @@ impl Store for Behind {
     }
 }
 
-/// A value in parts for tests, whose last step always fails.
+/// A value for tests that accepts all of its parts, but then fails to be completed.
 struct Refusing;
 
 impl Unfinished for Refusing {

@@ -20,7 +20,7 @@ pub struct Prefixed {
 }
 
 impl Prefixed {
-    /// Makes a view of the values below `prefix`.
+    /// Makes a store that shows only the values of `inner` below `prefix`.
     ///
     /// # Errors
     /// `KeyInvalid` when the prefix is not valid.

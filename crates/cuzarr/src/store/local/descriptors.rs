@@ -39,7 +39,8 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a file. If the system allows no more open files, waits until others are closed.
+/// Calls `open`, which opens a file, and tries again while too many files are open. If the system allows no more open
+/// files, waits until others are closed.
 ///
 /// # Errors
 /// Those of `open`.

@@ -49,7 +49,7 @@ impl OpenFile {
     }
 }
 
-/// The way to read bytes of the file that are not in the page cache.
+/// How bytes of a value's file that are not in the page cache are read.
 #[cfg(target_os = "linux")]
 struct Cold {
     direct_io: DirectIo,

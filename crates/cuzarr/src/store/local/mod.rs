@@ -535,7 +535,7 @@ impl Partial {
         Partial { path: directory.join(name), process: std::process::id(), _counted: Counted::new() }
     }
 
-    /// Drops this without deleting the temporary file.
+    /// Drops the `Partial` without deleting its temporary file.
     fn forget(mut self) {
         self.process = 0;
     }

@@ -15,8 +15,7 @@ use crate::error::{Error, Result};
 /// Number of compressed bytes of a member that are read at a time, before they are decompressed.
 pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Opens the members of a ZIP file that are compressed with deflate, which are read window by window; reports missing
-/// keys.
+/// Opens the deflate-compressed members of a ZIP file, to read them window by window; reports missing keys.
 pub(super) struct Deflated(pub(super) ZipStore);
 
 pub(super) struct DeflatedMember {

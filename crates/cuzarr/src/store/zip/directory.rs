@@ -6,7 +6,7 @@ use super::super::key::validate_key;
 use super::Archive;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes in bytes of the records of the ZIP format, without names, comments and extra fields.
+/// Size in bytes of a ZIP file's end record, without its comment; the constants below are sizes of other records.
 pub(super) const END_BYTES: usize = 22;
 pub(super) const END64_BYTES: usize = 56;
 pub(super) const LOCATOR64_BYTES: usize = 20;
@@ -24,11 +24,12 @@ const FAR_TAIL_BYTES: u64 = 256 << 10;
 /// of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// Bits in a member's flags: the member is encrypted; a record after its bytes has its sizes and checksum.
+/// The flag bit of a member that is encrypted; `DESCRIBED_BEHIND`: a record after the member's bytes has its sizes and
+/// checksum.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
-/// Sizes in bytes of the record after a ZIP member's bytes, with its signature: with 32-bit and with 64-bit numbers.
+/// Size in bytes of the record after a ZIP member's bytes; `DESCRIPTOR64_BYTES` is the size with 64-bit numbers.
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 

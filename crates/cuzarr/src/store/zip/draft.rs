@@ -33,16 +33,16 @@ pub(super) struct DraftWriting {
     pub(super) durability: Durability,
 }
 
-/// Without ZIP64: the maximum size of a ZIP file, and the maximum number of its members.
+/// Maximum size in bytes of a ZIP file without ZIP64; `PLAIN_MEMBERS` is the maximum number of its members.
 const PLAIN_BYTES: u64 = (1 << 31) - 1;
 const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file or none; the draft replaces it.
+    /// Any file, which the draft replaces, or none.
     Anything,
-    /// No file: the draft must not replace one.
+    /// No file: publishing the draft fails if there is one.
     Nothing,
     /// Only the old file from which members were copied, unchanged.
     File(Version),

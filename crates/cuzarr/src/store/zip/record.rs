@@ -4,7 +4,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the ZIP format that a reader needs: 2.0 for folders and deflate, 4.5 for ZIP64.
+/// The version of the ZIP format (2.0) that a reader needs for folders and deflate; `VERSION64` (4.5) is for ZIP64.
 const VERSION: u16 = 20;
 const VERSION64: u16 = 45;
 
@@ -27,8 +27,8 @@ pub(super) struct Described<'a> {
     pub(super) size_bytes: u64,
 }
 
-/// The value for a 32-bit field of the ZIP format; all bits are set if it does not fit. Then the value is in the ZIP64
-/// field.
+/// Converts a number for a 32-bit field of the ZIP format; a number that does not fit becomes 0xFFFFFFFF. Then the
+/// value is in the ZIP64 field.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

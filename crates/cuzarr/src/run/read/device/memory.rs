@@ -36,7 +36,7 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Checks whether kernels could decode all frames of a batch, after they ended, and reports damaged frames.
+    /// Checks whether the kernels, which have ended, could decode all frames of a batch, and reports damaged frames.
     pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
         if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
             self.spare = Some(reserved);
@@ -52,8 +52,8 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Reserves memory for a batch; and `scratch_bytes` of scratch memory that the call keeps, if it has none yet.
-    /// Returns `None` if there is no memory now.
+    /// Reserves memory for a batch, and `scratch_bytes` of scratch memory that the call keeps, if the call has none
+    /// yet. Returns `None` if there is no memory now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.call);
         let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);

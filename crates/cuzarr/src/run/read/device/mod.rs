@@ -38,7 +38,7 @@ use crate::run::schedule::streams::Decoders;
 const SCRATCH_SHARE: u64 = 2;
 /// A batch that can also be decoded with less scratch memory, more slowly, may use the memory limit divided by this.
 const SCRATCH_AIM_SHARE: u64 = 4;
-/// If kernels need much memory too, batches being fetched may together use the memory limit divided by this.
+/// Batches that are being fetched may together use the memory limit divided by this, if kernels need much memory too.
 /// `LEAST_LOADING` batches are fetched in any case.
 const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
@@ -65,8 +65,8 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches whose stored bytes are being fetched.
     fetching: usize,
-    /// If regions must be completed in order: batches that ended while an earlier batch is still in flight, and the
-    /// number of placed batches.
+    /// For results that must be completed region by region: batches that ended while an earlier batch is still in
+    /// flight. `placed` counts the batches whose elements were moved.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches whose elements kernels are moving to the results, oldest first.
@@ -127,7 +127,7 @@ impl Group {
 /// The route of a group of arrays, and the data that all batches of the group use.
 struct GroupState {
     target: Arc<Target>,
-    /// The route of the group's batches, and the kernels for it.
+    /// The route of the group's batches; `natives` are the kernels for this route.
     route: Route,
     natives: Option<Arc<Natives>>,
     /// Target size of one batch of the group: the decoded bytes of its chunks.
@@ -367,7 +367,8 @@ impl DeviceDestination {
         Ok(())
     }
 
-    /// Moves the elements of decoded chunks to the results, those of many results by one launch where strides are equal.
+    /// Moves the elements of decoded chunks to the results, by one kernel launch for many results where strides are
+    /// equal.
     fn scatter(&self, packed: Vec<Packed>, outs: &[NdBuffer]) -> Result<()> {
         let transfer = |Packed { out, bytes, layout, boxes, .. }: Packed| {
             let DeviceResult { tail, spacing, .. } = &self.results[out];
@@ -425,7 +426,7 @@ fn natives(layout: &Arc<ChunkLayout>, route: &Route) -> Option<Arc<Natives>> {
     Some(Arc::new(Natives::new(host_passes, layout, Arc::clone(native))))
 }
 
-/// Launches a batch on its route; gives it back if `route` is `None`, because there was no memory.
+/// Launches a batch on its route; without a `route`, because there was no memory, gives the batch back.
 fn launched<R: DeviceRoute>(launcher: &Launcher<'_>, route: Option<R>, batch: Batch) -> Launch<dyn DeviceRoute> {
     match route {
         Some(route) => Launch::Launched(launch(launcher, batch, route)),

@@ -116,14 +116,14 @@ impl HostDestination {
 struct Parts {
     /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each chunk, box of fill value and cached chunk of the batch: by result, the number of the lent boxes that it
-    /// fills.
+    /// For each chunk, fill-value box and cached chunk of the batch: the results that it fills, each with the index of
+    /// its boxes in `lent`.
     places: Vec<Vec<(usize, usize)>>,
 }
 
 impl Parts {
-    /// Returns the lent boxes of one result that a chunk, or a box of fill value, of the batch fills. Fills are counted
-    /// behind all units.
+    /// Returns the lent boxes of one result that a chunk of the batch, or a box with the fill value, fills. Fills are
+    /// counted behind all units.
     fn part(&self, number: usize, out: usize) -> Result<Part> {
         let none = || Error::new(ErrorKind::StoreFailed, "the store reported on a part that no batch has");
         let parts = self.places.get(number).ok_or_else(none)?;

@@ -93,7 +93,7 @@ impl SlabPlan {
     }
 }
 
-/// Returns the offsets of the chunks of a read in the memory of the read, if all offsets are aligned.
+/// Returns the offsets at which the chunks of a read lie in the memory of the read, if all offsets are aligned.
 fn in_place(batch: &Batch, read: &Read) -> Option<Vec<usize>> {
     let offsets: Vec<usize> =
         read.units.clone().map(|unit| batch.unit_span(read, unit).map_or(0, |(from, _)| from)).collect();

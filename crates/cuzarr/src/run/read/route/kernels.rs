@@ -62,8 +62,7 @@ pub(crate) struct Fetched {
     frames: Vec<Frame>,
     headers: Vec<Headers>,
     batch: Option<NativeBatch>,
-    /// If `complete` launched the decoding: the decoded bytes, the launched batch and the event after it; and its
-    /// scratch memory.
+    /// The decoded bytes, the launched batch and the event after it, if `complete` launched the decoding.
     decoded: Option<(Vec<Packed>, LaunchedDecoding, Event)>,
     scratch: Option<Reserved>,
     /// Frames that kernels cannot decode, so that the host must.
@@ -72,7 +71,7 @@ pub(crate) struct Fetched {
     packed: Vec<(usize, ScratchBlock)>,
 }
 
-/// Keeps the memory of a batch reserved while kernels decode it.
+/// Data of a batch while kernels decode it, which keeps the batch's memory reserved.
 pub(crate) struct Decoding {
     launched: Option<LaunchedDecoding>,
     _held: Held,

@@ -265,7 +265,7 @@ impl ResidentBatch {
         Ok(found)
     }
 
-    /// Decodes a frame on the host: copies it there, decodes it, and uploads the result.
+    /// Decodes a frame of device memory on the host: copies it to the host, decodes it, and uploads the result.
     fn decode_one(&self, unit: &Unit, frame: &Buffer) -> Result<Buffer> {
         Ok(Buffer::from_bytes(frame.device(), &decode(&self.target, unit, &frame.to_vec()?)?)?)
     }

@@ -46,14 +46,15 @@ struct Target {
     read_missing: bool,
     /// Maximum decoded size of a chunk in bytes.
     limit_bytes: u64,
-    /// Locked for writing by a chunk whose decoding needs more memory than usual. Then no other chunk takes memory.
+    /// A lock that a chunk takes for itself alone when its decoding needs more memory than usual. Then no other chunk
+    /// takes memory.
     alone: RwLock<()>,
     parts: Mutex<Vec<Part>>,
 }
 
 /// Assumed ratio of a chunk's decoded size to its stored size. Chunks with a higher ratio are decoded alone.
 const USUAL_RATIO: u64 = 16;
-/// When a chunk is first decoded, beside other chunks, its elements may take at least this many bytes.
+/// When a chunk is decoded beside other chunks, its elements may take at least this many bytes.
 const USUAL_BYTES: u64 = 1 << 20;
 /// A chunk that is decoded alone may take at least this many bytes for its elements, however little the memory limit
 /// leaves.

@@ -39,7 +39,7 @@ pub(crate) struct Encoders {
     /// The chunks that wait to be encoded, grouped by the kernels that encode them. Usually there is one.
     kinds: Vec<Kind>,
     numbers: HashMap<*const ChunkLayout, usize>,
-    /// Number of chunks in a batch that kernels encode, and number of batches on the device at a time.
+    /// Number of chunks in a batch that kernels encode; `batches` is the number of batches on the device at a time.
     chunks: usize,
     batches: usize,
     /// The kernels that decode old chunks of which a part is written; `None` if the host merges such chunks.
@@ -58,7 +58,7 @@ struct Kind {
     packed: Gathering,
     /// For each waiting chunk its old elements; `None` for a chunk that is replaced as a whole.
     olds: Vec<Option<Old>>,
-    /// Gathers the same chunks as plain elements, if packed bytes cannot be compared with the fill value.
+    /// Gathers the waiting chunks once more as plain elements, if packed bytes cannot be compared with the fill value.
     plain: Option<Gathering>,
     /// A packed chunk whose elements all have the fill value, for chunks that reach beyond the array's edge. It is made
     /// when it is first needed.
@@ -329,7 +329,7 @@ impl Encoders {
         self.running.clear();
     }
 
-    /// Returns the streams to the process's pool, after all their work has ended.
+    /// Returns the CUDA streams of this write to the process's pool, after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.streams.drain(..).for_each(|stream| writing.call.streams.give_back(&stream));
     }

@@ -42,7 +42,8 @@ impl Gather {
         }
     }
 
-    /// Adds a chunk, to be gathered in the form `what`. It is copied with the next chunks of the same form.
+    /// Adds a chunk, to be gathered as plain elements or in packed form, as `what` says. It is copied with the next
+    /// chunks of the same form.
     pub(crate) fn add(&mut self, outgoing: &mut Outgoing<'_>, leaf: Leaf, what: What) -> Result<()> {
         let gathering = self.of(what);
         gathering.leaves.push(leaf);

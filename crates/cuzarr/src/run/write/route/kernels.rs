@@ -129,7 +129,7 @@ impl Kernels {
         self.encoders.waiting().is_some()
     }
 
-    /// Returns the streams to the process's pool, after all their work has ended.
+    /// Returns the CUDA streams of this write to the process's pool, after all their work has ended.
     pub(crate) fn give_back(&mut self, writing: &Writing) {
         self.encoders.give_back(writing);
     }

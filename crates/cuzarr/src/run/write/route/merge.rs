@@ -52,8 +52,8 @@ pub(crate) struct OldChunks {
     waiting: usize,
 }
 
-/// The message of a thread that fetched the old elements of a chunk: both, or nothing after a failure. It is sent in
-/// any case, so that no thread waits for a worker that failed.
+/// The message of a thread that fetched old elements: the chunk with these elements, or nothing after a failure. It is
+/// sent in any case, so that no thread waits for a worker that failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
     changed: Option<Changed>,
@@ -86,7 +86,7 @@ impl OldChunks {
         });
     }
 
-    /// Lets a thread decode a chunk that kernels could not decode.
+    /// Lets a host thread decode an old chunk that kernels could not decode.
     pub(crate) fn decode_on_host(&mut self, writing: &Arc<Writing>, leaf: Leaf, stored: StoredBytes) {
         self.submit(writing, leaf, move |writing, leaf| decode(writing, leaf, &stored).map(Some));
     }

@@ -1,6 +1,6 @@
-//! The write route of chunks for a store that keeps its values in memory of the same device. Each whole chunk is
-//! gathered into its own memory and passed to the store, without a copy on the host. Frames that kernels made are
-//! passed in the same way.
+//! The write route of chunks in device memory, for a store that keeps its values in memory of the same device. Each
+//! whole chunk is gathered into its own memory and passed to the store, without a copy on the host. Frames that kernels
+//! made are passed in the same way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Resident {
     }
 }
 
-/// Passes encoded chunks to a store that keeps its values in memory of the same device. Each frame gets its own memory,
-/// with its checksum.
+/// Passes encoded chunks in device memory to a store that keeps its values in memory of the same device. Each frame
+/// gets its own memory, with its checksum.
 pub(crate) fn keep(frames: &Buffer, leaves: Vec<FrameAt>, stream: &Stream) -> Result<()> {
     if leaves.is_empty() {
         return Ok(());
