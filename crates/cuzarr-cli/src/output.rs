@@ -22,7 +22,7 @@ enum Shown {
     Nothing,
 }
 
-/// Writes text or JSON to standard output, and progress to standard error.
+/// The output of a command: text or JSON on standard output, and progress on standard error.
 pub struct Output {
     json: bool,
     registry: Registry,

@@ -57,7 +57,7 @@ pub struct Probe {
     pub libraries: Vec<LibraryReport>,
     /// The folder of the compiled kernels (cubins) that the package ships.
     pub cubin_directory: Option<PathBuf>,
-    /// Number of cubins in that folder.
+    /// Number of cubins (compiled kernels) in the folder `cubin_directory`.
     pub shipped_cubins: usize,
     /// The folder in which compiled kernels are cached.
     pub cache_directory: Option<PathBuf>,

@@ -59,7 +59,7 @@ impl Credentials {
     }
 }
 
-/// Converts credentials to the type that the client of one cloud expects.
+/// The type in which the client of one cloud expects credentials, made from the user's credentials.
 pub(crate) trait Form: fmt::Debug + Send + Sync + Sized + 'static {
     fn of(credentials: Credentials) -> Result<Self>;
 }

@@ -84,7 +84,7 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
     });
 }
 
-/// Counts the requests of a batch that have not ended.
+/// The number of requests of a batch that have not ended, and a notice when none is left.
 struct Left {
     items: AtomicUsize,
     none: Notify,
@@ -98,7 +98,7 @@ struct Item {
     index: usize,
 }
 
-/// Reports the end of a read request exactly once, even if its task is dropped.
+/// The end of a read request, which is reported exactly once, even if the request's task is dropped.
 struct Ending {
     item: Item,
     ended: bool,

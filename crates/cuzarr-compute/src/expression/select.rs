@@ -32,7 +32,7 @@ impl Expr {
     }
 }
 
-/// Applies a selection (a pick) to every operand of an expression, visiting each shared operand once.
+/// A selection (a pick) that is being applied to the operands of an expression, with the shared operands that are done.
 struct Picking<'a> {
     pick: &'a Pick,
     whole: &'a [u64],

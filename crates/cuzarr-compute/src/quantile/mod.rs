@@ -27,7 +27,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Quantiles over some dimensions. The result's first dimension has one entry for each probability.
 #[derive(Clone, Debug)]
 pub struct Quantile {
-    /// The probabilities, from 0 to 1.
+    /// The probabilities of the wanted quantiles, from 0 to 1.
     pub probabilities: Vec<f64>,
     /// How a quantile is computed that lies between two elements.
     pub method: QuantileMethod,

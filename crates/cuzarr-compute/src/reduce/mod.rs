@@ -38,15 +38,15 @@ const STATES_SHARE: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// The sum. Bools and integers are summed in 64 bits.
+    /// The sum of the elements. Bools and integers are summed in 64 bits.
     Sum,
-    /// The product. Bools and integers are multiplied in 64 bits.
+    /// The product of the elements. Bools and integers are multiplied in 64 bits.
     Prod,
-    /// The mean.
+    /// The mean of the elements.
     Mean,
-    /// The standard deviation.
+    /// The standard deviation of the elements.
     Std,
-    /// The variance.
+    /// The variance of the elements.
     Var,
     /// The smallest element; NaN if one is NaN.
     Min,

@@ -143,7 +143,7 @@ impl Layout {
         self.is_empty() || axes.iter().all(apart)
     }
 
-    /// Whether there are no elements.
+    /// Whether the layout has no elements, because an extent is 0.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }

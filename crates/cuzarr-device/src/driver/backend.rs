@@ -25,7 +25,7 @@ pub(crate) struct Grid {
 pub(crate) struct FunctionInfo {
     /// Largest block, in threads, that the kernel's registers allow.
     pub(crate) max_threads: u32,
-    /// Bytes of shared memory that the source declares.
+    /// Bytes of shared memory per block that the kernel's source declares.
     pub(crate) static_shared_bytes: u32,
     pub(crate) registers: u32,
     pub(crate) local_bytes: u32,
@@ -64,8 +64,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Number of bytes that the device's pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, but from the pool for memory in flight, whose size the last call of `bound` limited. `None` if
-    /// there is no such pool.
+    /// Like `allocate`, but for memory that work needs besides its results, from the pool whose size `bound` limited.
+    /// `None` if there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
     /// Allocates memory outside the pools, directly from the system. Every stream may use it immediately.
@@ -77,7 +77,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Makes `allocate_bounded` use a pool of at most `limit_bytes` from now on, or no pool if that is 0. Memory from
     /// the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives unused memory of the pool for memory in flight back to the system. Like `trim_to`, does not wait.
+    /// Gives unused memory of the pool that `bound` limits back to the system. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
     /// Gives unused memory of the pool for results back to the system, until that pool holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.

@@ -125,7 +125,8 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease, unless it conflicts with one in the table. Error messages count bytes from `base`.
+    /// Adds a lease of the bytes `footprints` to the table, unless it conflicts with another lease there. Error
+    /// messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {

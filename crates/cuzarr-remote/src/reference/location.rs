@@ -244,7 +244,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Opens the files that a table of references names, if the rules allow them.
+/// The files that a table of references names, which are opened on request, if the rules allow them.
 pub(crate) struct Files {
     registry: Registry,
     rules: Rules,

@@ -150,7 +150,7 @@ fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     items
 }
 
-/// Passes the bytes of each request to the parts of files that the request covers.
+/// The receiver of the bytes of requests, which passes them to the parts of files that each request covers.
 struct Parts {
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,

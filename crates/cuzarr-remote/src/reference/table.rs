@@ -73,7 +73,7 @@ pub trait ArrayReferences: Send + Sync {
     fn add(&self, array: &str, table: &ReferenceTable) -> Result<()>;
 }
 
-/// Adds the references of single arrays to a table, when one of their chunks is first needed.
+/// A source of the references of single arrays, which are added to a table when a chunk of their array is first needed.
 struct PendingArrays {
     waiting: Mutex<BTreeSet<String>>,
     source: Arc<dyn ArrayReferences>,

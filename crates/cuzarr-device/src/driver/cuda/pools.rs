@@ -9,7 +9,7 @@ use crate::driver::cuda::functions::{PoolAccess, PoolProperties};
 use crate::error::Result;
 use crate::lock::lock;
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
+/// CUDA's constant `CU_MEM_LOCATION_TYPE_DEVICE`: a pool's memory lies on a GPU.
 const LOCATION_DEVICE: c_int = 1;
 
 /// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.

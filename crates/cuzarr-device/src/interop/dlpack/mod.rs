@@ -64,11 +64,11 @@ pub struct DLDevice {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
-    /// 0 int, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool.
+    /// The kind of the type: 0 int, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool.
     pub code: u8,
-    /// Bits of one lane.
+    /// Number of bits of one lane, which is the whole element except in vector types.
     pub bits: u8,
-    /// Lanes of a vector type; 1 here.
+    /// Number of lanes (components) of a vector type; 1 in cuzarr.
     pub lanes: u16,
 }
 

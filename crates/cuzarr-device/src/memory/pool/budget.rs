@@ -36,7 +36,8 @@ thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets work use up to `limit_bytes` of a device's memory besides its results, until the value is dropped.
+/// A limit in force: until the value is dropped, work may use up to `limit_bytes` of a device's memory besides its
+/// results.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
@@ -94,7 +95,8 @@ pub(super) struct Limits {
     /// Number of bytes of device memory in flight, which running work uses besides its results.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
-    /// Number of allocations of memory in flight that found no contiguous room, even after trimming and waiting.
+    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// was free.
     refusals: AtomicU64,
 }
 
@@ -111,7 +113,8 @@ impl Limits {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
+    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// was free.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }

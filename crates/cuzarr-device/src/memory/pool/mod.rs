@@ -93,7 +93,8 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Number of times the pool was trimmed because the device was full.
     pub trims: u64,
-    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
+    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// was free.
     pub refusals: u64,
     /// Bytes of pinned host memory that are allocated for the device, in use or not.
     pub pinned_bytes: u64,

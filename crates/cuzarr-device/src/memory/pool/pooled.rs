@@ -13,7 +13,7 @@ use crate::memory::pool::budget::{Limits, Source, is_in_flight};
 use crate::memory::pool::counters::{Counters, Named, out_of_memory};
 use crate::stream::Stream;
 
-/// Owns one allocation of cuzarr's pool, and frees it when the last view of it is dropped.
+/// One allocation of cuzarr's pool, which is freed when the last view of it is dropped.
 pub(crate) struct PooledMemory {
     pub(super) context: &'static Context,
     address: usize,

@@ -13,8 +13,8 @@ use crate::stream::Stream;
 
 static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu"), headers: &[] };
 
-/// Largest and smallest size in bytes of the pieces into which spans are cut, to be summed in parallel. Large pieces
-/// cost less to join; small ones keep the device busy when there is little data.
+/// Largest and smallest size, in bytes, of the pieces into which a byte range is cut, so that many threads sum it in
+/// parallel. Large pieces cost less to join; small ones keep the device busy when there is little data.
 const LARGEST_PIECE_BYTES: usize = 64 << 10;
 const SMALLEST_PIECE_BYTES: usize = 4 << 10;
 /// Warps that run on a multiprocessor at once.

@@ -39,7 +39,7 @@ pub struct Span {
     pub bytes: Range<usize>,
     /// Byte offset of the four-byte checksum in the buffer of stored checksums.
     pub stored_offset_bytes: usize,
-    /// Index of the span's word in `statuses`, which reports a wrong checksum.
+    /// Index of the range's word in `statuses`, the buffer in which kernels report a wrong checksum.
     pub status: u32,
     /// The position that an error message gives for this span.
     pub at: u32,

@@ -82,14 +82,15 @@ pub struct Conversion {
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 
-/// Where one chunk lies in the source and in the target, and which status word belongs to it.
+/// Where one chunk lies in the source and in the target, and the status word in which kernels report its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset of the chunk in the source, a multiple of the element size.
     pub src_offset_bytes: usize,
     /// Byte offset of the chunk in the target, a multiple of the element size.
     pub dst_offset_bytes: usize,
-    /// Index of the chunk's word in `statuses`, which reports the first element that cannot be converted.
+    /// Index of the chunk's word in `statuses`, the buffer in which kernels report the first element that cannot be
+    /// converted.
     pub status: u32,
 }
 
