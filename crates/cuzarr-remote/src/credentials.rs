@@ -94,7 +94,8 @@ impl Form for AzureCredential {
     }
 }
 
-/// Provides a cloud's client with credentials from the user's source. It keeps credentials while they are valid.
+/// A provider of credentials for a cloud's client, which gets the credentials from the user's source. It keeps
+/// credentials while they are valid.
 pub(crate) struct Provider<C> {
     source: Arc<dyn CredentialSource>,
     current: Mutex<Option<(Arc<C>, Option<SystemTime>)>>,

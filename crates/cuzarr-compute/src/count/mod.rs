@@ -17,8 +17,8 @@ use cuzarr::Result;
 /// Stands for an interval without keys, where otherwise the first key of an interval is given.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
-/// The bins into which counters sort elements, given by keys: integers that compare as the elements do. The counters of
-/// one element of the result lie together.
+/// The bins in which elements are counted, given by keys: integers that compare as the elements do. The counters of one
+/// element of the result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
     /// Counters for the bins between edges, which are given as ascending keys. A counter counts keys from its edge to

@@ -31,8 +31,8 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize)
     }
 }
 
-/// Loads and reduces the elements of segments. A row consists of the lanes of one segment, or of neighbouring elements
-/// of the result.
+/// A reduction that runs on the CPU: it loads the elements of segments row by row, and reduces them. A row consists of
+/// the lanes of one segment, or of neighbouring elements of the result.
 struct RowWalk<'a> {
     bytes: &'a [u8],
     source: &'a NdBuffer,

@@ -18,11 +18,13 @@ use crate::threads::{Threads, cores};
 /// The order in which numbers of the same group are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// By number, rising.
+    /// The numbers of a group are sorted in rising order.
     Rising,
-    /// By the element that `numbering` gives each number. Numbers of the same element rise.
+    /// The numbers of a group are sorted by the element that `numbering` gives each number. Numbers of the same element
+    /// rise.
     ByElem,
-    /// By the element that `numbering` gives each number; of numbers with the same element, only the last is kept.
+    /// The numbers of a group are sorted by the element that `numbering` gives each; of numbers with the same element,
+    /// only the last is kept.
     LastOfElem,
 }
 

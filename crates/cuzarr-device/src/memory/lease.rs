@@ -82,9 +82,10 @@ pub(crate) enum Access {
 
 /// Where the record is kept of which bytes of a memory block are being read or written.
 enum Leases {
-    /// In a table of leases for this memory block alone. Footprints are offsets in the block.
+    /// The record is kept in a table of leases for this memory block alone. Footprints are offsets in the block.
     OfBlock(Mutex<Table>),
-    /// In [`FOREIGN`], the process's one table for memory of other libraries. Footprints are addresses.
+    /// The record is kept in [`FOREIGN`], the process's one table for memory of other libraries. Footprints are
+    /// addresses.
     OfProcess,
 }
 
@@ -145,7 +146,7 @@ impl Table {
     }
 }
 
-/// Keeps bytes of a memory block reserved for reading or writing; other accesses that conflict are refused meanwhile.
+/// A reservation of bytes of a memory block for reading or writing; other accesses that conflict are refused meanwhile.
 pub(crate) struct Lease {
     /// The leased block, which is kept alive, and the number of the lease in the block's table. `None` if no lease is
     /// needed: for no bytes, and for GPU memory.

@@ -25,8 +25,8 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// The memory pools of one GPU.
 pub(super) struct Pools {
     results: usize,
-    /// Handle of the current pool for memory in flight. 0 if it was not made yet, or if the driver's pools cannot be
-    /// limited.
+    /// Handle of the current pool for memory that work uses besides its results. 0 if it was not made yet, or if the
+    /// driver's pools cannot be limited.
     bounded: RwLock<usize>,
     /// Handles of all size-limited pools that were ever made on the GPU, each with its size in bytes. None is
     /// destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of whole

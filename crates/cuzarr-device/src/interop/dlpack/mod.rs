@@ -100,7 +100,8 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// The function that ends the array's life. Called once, by the code that took the structure over.
+    /// The function by which the consumer gives the array's memory back to the producer, and frees this structure.
+    /// Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -112,7 +113,8 @@ pub struct DLManagedTensorVersioned {
     pub version: DLPackVersion,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// The function that ends the array's life. Called once, by the code that took the structure over.
+    /// The function by which the consumer gives the array's memory back to the producer, and frees this structure.
+    /// Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// Bits that the constants `FLAG_…` name, such as read-only memory.
     pub flags: u64,
@@ -153,7 +155,7 @@ pub trait Managed {
     /// Name of a capsule whose structure a consumer has taken; the capsule no longer owns it.
     const USED_CAPSULE: &'static CStr;
 
-    /// Ends the array's life: calls the structure's deleter, if it has one.
+    /// Gives the array's memory back to its producer: calls the structure's deleter, if it has one.
     ///
     /// # Safety
     /// Called once, with a live structure that belongs to the caller.

@@ -153,8 +153,8 @@ impl Limits {
         self.count.load(Ordering::Relaxed) > 0 && (1..SMALL_LIMITS_BYTES).contains(&self.most_bytes())
     }
 
-    /// Allocates `size_bytes` of memory in flight. `None` if there is no current work, the limit would be exceeded, or
-    /// there is no room.
+    /// Allocates `size_bytes` of memory in flight, which work uses besides its results. `None` if there is no current
+    /// work, the limit would be exceeded, or there is no room.
     pub(super) fn take(
         &self,
         context: &'static Context,

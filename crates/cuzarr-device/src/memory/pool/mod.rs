@@ -93,7 +93,7 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Number of times the pool was trimmed because the device was full.
     pub trims: u64,
-    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// Number of allocations of working memory (not results) that the limit allowed, but for which no contiguous range
     /// was free.
     pub refusals: u64,
     /// Bytes of pinned host memory that are allocated for the device, in use or not.

@@ -15,15 +15,15 @@ use crate::stream::Stream;
 /// How a value between two representable values is rounded. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearer value; halfway, to the even one.
+    /// Rounds to the nearer of the two values; halfway, to the even one.
     NearestEven,
-    /// Towards zero.
+    /// Rounds towards zero.
     TowardsZero,
-    /// Up, to the greater value.
+    /// Rounds up, to the greater value.
     TowardsPositive,
-    /// Down, to the smaller value.
+    /// Rounds down, to the smaller value.
     TowardsNegative,
-    /// To the nearer value; halfway, away from zero.
+    /// Rounds to the nearer of the two values; halfway, away from zero.
     NearestAway,
 }
 

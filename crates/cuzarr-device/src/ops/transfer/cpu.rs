@@ -27,11 +27,11 @@ enum Direction {
 /// Where the packed elements of a box lie.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// At byte strides from the given pointer.
+    /// The packed elements lie at byte strides from the given pointer.
     Plain(*mut u8),
-    /// In a byte-shuffled chunk, at element indices that begin at `first`.
+    /// The packed elements lie in a byte-shuffled chunk, at element indices that begin at `first`.
     Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
-    /// In a chunk of bits, at element indices that begin at `first`.
+    /// The packed elements lie in a chunk of bits, at element indices that begin at `first`.
     Bits { chunk: *mut u8, first: usize },
 }
 

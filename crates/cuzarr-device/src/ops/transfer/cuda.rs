@@ -64,7 +64,8 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// Describes elements that move as a tail says, from or to an nd-buffer with these strides.
+    /// Describes elements that are packed and changed as a tail says, and move from or to an nd-buffer with these
+    /// strides.
     fn of<'a>(direction: Direction, tail: &Tail, strides: &'a [isize]) -> Sides<'a> {
         // A shuffle of single bytes changes nothing.
         let packing = match tail.packing {

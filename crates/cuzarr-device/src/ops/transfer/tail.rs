@@ -9,7 +9,7 @@ use crate::ops::step::{ElementStep, check_steps};
 /// How elements are packed in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
-    /// One element after the other.
+    /// The elements lie one after the other, without gaps and not shuffled.
     Plain,
     /// Byte-shuffled, as by the shuffle of numcodecs and HDF5: first the first bytes of all units of `unit_bytes`, then
     /// all second bytes, and so on. Bytes that do not fill a unit follow unchanged. The unit may differ from the
