@@ -28,7 +28,7 @@ pub enum Replaces {
 pub struct Destination<'a> {
     /// The path of the file to write.
     pub path: &'a Path,
-    /// The name endings that the command can write. An empty list allows any.
+    /// Endings of file names, such as `png`, that the command can write. An empty list allows any.
     pub endings: &'a [&'a str],
     /// Paths and URLs of everything that the command reads.
     pub sources: &'a [&'a str],

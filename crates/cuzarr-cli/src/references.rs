@@ -30,7 +30,7 @@ pub struct TableRequest<'a> {
 
 /// A table of references that was made, and what it does not contain.
 pub struct MadeTable {
-    /// The table as JSON text.
+    /// The table of references, as JSON text.
     pub text: String,
     /// The variables that could not be put into the table.
     pub left_out: Vec<LeftOut>,

@@ -1,5 +1,5 @@
-//! Reads batches: one request for each item, many at once. Every body is copied once, from the connection into lent
-//! memory.
+//! Reads batches of values from a server: at least one HTTP request for each item, many at once. Every body is copied
+//! once, from the connection into lent memory.
 //!
 //! An item's first request gives the size and the version of its value, so that memory of the right size is requested.
 //! A large item is then divided. Its other parts come over other connections at the same time, and each part must have

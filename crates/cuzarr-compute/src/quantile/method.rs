@@ -14,7 +14,7 @@ pub enum QuantileMethod {
     Nearest,
     /// The middle between the two elements around the quantile.
     Midpoint,
-    /// Method 1 of R. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996).
+    /// Method 1 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996).
     InvertedCdf,
     /// Method 2 of Hyndman and Fan (1996).
     AveragedInvertedCdf,

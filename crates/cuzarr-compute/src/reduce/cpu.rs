@@ -413,8 +413,8 @@ fn split(words: &mut [u64], half: usize) -> (&mut [u64], &[u64]) {
 }
 
 impl Fold {
-    /// Merges each state in `other` into the one at the same index in `own`, as [`Accumulator::merge`] does for one
-    /// pair.
+    /// Merges each partial result in `other` into the one at the same index in `own`, as [`Accumulator::merge`] does
+    /// for one pair.
     fn merge_all(self, own: [&mut [u64]; 3], other: [&[u64]; 3]) {
         let ([a, counts, c], [b, other_counts, d]) = (own, other);
         match (self.accumulator, self.wide) {

@@ -41,7 +41,7 @@ pub struct Grouped {
 const BLOCK: usize = 4096;
 /// Least count of numbers for each thread that sorts. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
-/// Most threads that a sort uses. With more, they would wait for memory.
+/// Largest number of threads that one grouping sort uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
 /// A function that writes the group and the element of each number in a range. The memory it writes to is zeroed.

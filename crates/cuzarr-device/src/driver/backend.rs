@@ -127,10 +127,11 @@ pub(crate) trait Backend: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
     }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// Loads machine code for this device. On `simt`, only kernels that were compiled at run time need it.
+    /// Loads the machine code of kernels (a cubin) onto this device, and returns a handle of the loaded module. On
+    /// `simt`, only kernels that were compiled at run time need it.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
-    /// Unloads a module. None of its kernels may still run.
+    /// Unloads a module of kernels that `load_module` loaded. None of its kernels may still run.
     unsafe fn unload_module(&self, module: usize) -> Result<()>;
     /// Size of each parameter of a kernel; `None` if the driver cannot tell (before CUDA 12.4).
     unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>>;

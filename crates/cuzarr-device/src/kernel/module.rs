@@ -240,7 +240,7 @@ impl Function {
         self.info.max_threads
     }
 
-    /// Number of registers per thread.
+    /// Number of registers that each thread of the kernel uses.
     pub fn registers(&self) -> u32 {
         self.info.registers
     }

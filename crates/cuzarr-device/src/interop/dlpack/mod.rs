@@ -80,9 +80,9 @@ pub struct DLTensor {
     pub data: *mut c_void,
     /// The device on which the array's memory lies.
     pub device: DLDevice,
-    /// Number of dimensions.
+    /// Number of dimensions of the array.
     pub ndim: i32,
-    /// Element type.
+    /// Type of the array's elements.
     pub dtype: DLDataType,
     /// Extents of the array's `ndim` dimensions.
     pub shape: *mut i64,

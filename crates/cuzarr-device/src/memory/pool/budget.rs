@@ -253,9 +253,9 @@ pub(super) enum Source {
     InFlight,
     /// An arena, which gives memory to work with a small memory limit.
     Small,
-    /// The driver directly, outside all pools.
+    /// The allocation came from the driver directly, outside all pools.
     Apart,
-    /// Host memory that the device can access.
+    /// The allocation is host memory that the device can access.
     Pinned(Block),
 }
 

@@ -83,9 +83,9 @@ pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
 /// Memory counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Bytes in use now.
+    /// Bytes of the device's memory that are in use now.
     pub used_bytes: u64,
-    /// Largest number of bytes that were in use at once.
+    /// Largest number of bytes of the device's memory that were in use at once.
     pub peak_bytes: u64,
     /// Bytes that the pool has taken from the driver, in use or not.
     pub held_bytes: u64,

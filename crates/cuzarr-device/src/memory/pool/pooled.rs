@@ -35,7 +35,7 @@ pub(crate) struct PooledMemory {
 /// Uses of memory by its home stream, on which it was allocated.
 #[derive(Default)]
 struct HomeUses {
-    /// Number of uses of the memory by its home stream since an event was last recorded behind them.
+    /// Number of uses of the memory by its home stream that have no event recorded behind them yet.
     open: usize,
     /// The last event that the home stream recorded; once it has passed, all uses before it are done.
     passed: Option<Event>,

@@ -40,7 +40,8 @@ use crate::memory::buffer::Buffer;
 use crate::memory::slab::ring::Lease;
 use crate::stream::Stream;
 
-/// Default size of a slab. It is large enough for copies at the bus's full speed.
+/// Default size in bytes of a slab, a block of pinned host memory. It is large enough for copies at the bus's full
+/// speed.
 pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
 
 /// Alignment of pieces, so that their copies on the device are aligned for wide loads.

@@ -202,7 +202,7 @@ impl Drop for Ring {
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,
-    /// `None` only during `drop`.
+    /// The slab's memory; `None` only during `drop`.
     block: Option<Block>,
     pub(super) copies: Copies,
     pub(super) forward: OnceLock<Forward>,

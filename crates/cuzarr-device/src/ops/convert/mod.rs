@@ -71,9 +71,9 @@ pub const MAX_PAIRS: usize = 1 << 16;
 /// How elements of one type become elements of another. `from` and `to` are integer or float types of 1 to 8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Element type of the source.
+    /// Type of the elements that are converted.
     pub from: DType,
-    /// Element type of the target.
+    /// Type that elements have after the conversion.
     pub to: DType,
     /// The rule for elements that `pairs` does not replace.
     pub rule: Rule,

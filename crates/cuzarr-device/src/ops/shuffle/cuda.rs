@@ -25,10 +25,10 @@ pub struct Span {
 /// The unit that is shuffled: bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// First the first bytes of all units, then all second bytes, and so on.
+    /// Bytes are shuffled: first come the first bytes of all units, then all second bytes, and so on.
     Bytes,
-    /// First bit 0 of byte 0 of all elements, then bit 1, and so on, in groups of 8 elements, as bitshuffle and Blosc
-    /// do.
+    /// Bits are shuffled in groups of 8 elements, as by bitshuffle and Blosc: first bit 0 of byte 0 of all elements,
+    /// then bit 1, and so on.
     Bits,
 }
 

@@ -192,8 +192,8 @@ fn move_boxes(
     }
 }
 
-/// The boxes of a transfer, with byte strides and offsets on both sides. In a shuffled chunk, offsets are those before
-/// shuffling. Among packed bits, they count bits.
+/// The boxes of a transfer, with byte strides and offsets in packed memory and in the nd-buffer. In a shuffled chunk,
+/// offsets are those before shuffling. Among packed bits, they count bits.
 fn boxes_of(boxes: &[TransferBox], packed_strides: &[isize], sides: &Sides<'_>) -> RegionBoxes {
     let width = if sides.packing == Packing::Bits { 1 } else { sides.packed.size_bytes() as i64 };
     let packed_strides: Vec<i64> = packed_strides.iter().map(|&stride| stride as i64 * width).collect();
@@ -380,7 +380,7 @@ fn element_boxes(
     })
 }
 
-/// Moves elements that are neighbours on both sides, four at once. Returns the boxes that do not allow this.
+/// Moves elements that are neighbours in source and target, four at once. Returns the boxes that do not allow this.
 fn quad_boxes(
     boxes: RegionBoxes,
     ends: Ends<'_>,
