@@ -396,7 +396,8 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
 /// Memory to which the bytes of a server's answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
-    /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
+    /// Memory that the caller lends, to which bytes are copied from this offset on. Its memory may lie in several
+    /// places.
     Lease(&'a mut dyn Lease, usize),
 }
 
@@ -418,7 +419,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Returns the part of the memory after the first `first` bytes.
+    /// Returns the rest of this memory, after its first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),

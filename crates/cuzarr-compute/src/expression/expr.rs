@@ -127,7 +127,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Returns the error for a summary whose work cannot be divided into parts.
+    /// Returns the error for a summary (such as a sum) whose work cannot be divided into parts.
     fn without_parts(&self) -> Error {
         Error::new(ErrorKind::Unsupported, format!("{} is not made of parts", self.name()))
     }
@@ -206,7 +206,7 @@ impl Expr {
         Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute or store some of them first"))
     }
 
-    /// Makes the expression for `summary` over these elements.
+    /// Makes the expression for `summary`, a function of all these elements such as their sum.
     ///
     /// # Errors
     /// Those of [`Summary::result`].

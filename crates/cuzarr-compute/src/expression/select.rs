@@ -77,7 +77,7 @@ impl Picking<'_> {
     }
 }
 
-/// Elements picked from the result of a summary: the whole result is computed first.
+/// Elements that are picked from the result of a summary, such as a sum: the whole result is computed first.
 #[derive(Debug)]
 struct PickedSummary {
     summary: Arc<dyn Summary>,

@@ -315,7 +315,7 @@ impl Gathered {
         self.axes.contains(&axis)
     }
 
-    /// Returns the index in `states` of the result element at `place`.
+    /// Returns the index, in `states`, of the partial result for the result element at `place`.
     fn number(&self, place: &[u64]) -> u64 {
         let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
@@ -563,7 +563,7 @@ impl Expr {
         Ok((least, greatest))
     }
 
-    /// Reduces all elements to partial results, for several folds in a single pass through the expression.
+    /// Reduces all elements to partial results of several kinds (folds), in a single pass through the expression.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],

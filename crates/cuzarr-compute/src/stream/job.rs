@@ -104,7 +104,7 @@ impl<'a> Job<'a> {
         Job::bound(expr, part, options, &|of, summary| summary.compute(&of, options).map(Input::Buffer))
     }
 
-    /// Makes a job that can only be explained, not run: summaries are not computed.
+    /// Makes a job that can only be explained, not run: summaries (such as sums) in the expression are not computed.
     ///
     /// # Errors
     /// Those of [`Job::new`].

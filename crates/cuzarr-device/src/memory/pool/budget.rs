@@ -227,7 +227,7 @@ impl Limits {
         lock(&self.small).give_back(context, address, stream)
     }
 
-    /// Frees unused memory that is kept for work in flight. The device must be idle.
+    /// Frees unused memory that is kept for running work. The device must be idle.
     pub(super) fn trim(&self, context: &'static Context) -> Result<()> {
         lock(&self.small).clear(context)?;
         context.backend.trim_bounded()
@@ -239,7 +239,7 @@ impl Limits {
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Notes that `size_bytes` of memory in flight were freed.
+    /// Notes that `size_bytes` of the memory that work uses besides its results were freed.
     pub(super) fn give_back(&self, size_bytes: u64) {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
@@ -260,7 +260,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Whether the memory counts against the limit of memory in flight.
+    /// Whether memory from this source counts against the limit of memory that work uses besides its results.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }

@@ -36,8 +36,8 @@ use crate::stream::Stream;
 pub use budget::{Within, in_flight, within};
 pub use lent::lend;
 
-/// Allocates memory in flight from cuzarr's pool, on the device of `stream` and in the stream's order. On `cpu`,
-/// returns zeroed host memory.
+/// Allocates working memory (memory in flight) from cuzarr's pool, on the device of `stream` and in the stream's order.
+/// On `cpu`, returns zeroed host memory.
 ///
 /// # Errors
 /// `OutOfMemory`, after the pool was trimmed and tried again.

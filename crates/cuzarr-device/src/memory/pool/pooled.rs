@@ -192,7 +192,7 @@ impl PooledMemory {
     }
 }
 
-/// Allocates device memory for work in flight or for a result. If `is_in_flight`, it comes from the memory for work in
+/// Allocates device memory for running work or for a result. If `is_in_flight`, it comes from the memory for work in
 /// flight while there is room; otherwise from the pool for results or from the driver.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);

@@ -75,8 +75,8 @@ impl Slab {
         self.size_bytes.saturating_sub(self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES))
     }
 
-    /// Carves the next piece of `size_bytes` from the slab, for any thread to fill; `None` if there is no room. The
-    /// piece begins at a multiple of 256 bytes. Its contents are unspecified.
+    /// Carves the next piece of `size_bytes` from the slab, for any thread to fill; `None` if the slab has no room for
+    /// it. The piece begins at a multiple of 256 bytes. Its contents are unspecified.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;

@@ -57,7 +57,7 @@ pub(super) enum Way {
     Pack,
 }
 
-/// Packs or unpacks `elems` elements of each chunk in `spans`.
+/// Packs or unpacks `elems` elements of each chunk whose place `spans` gives.
 pub(super) fn launch(
     way: Way,
     fields: &Fields,

@@ -110,8 +110,9 @@ pub fn is_supported(conversion: &Conversion) -> bool {
     real(*from) && real(*to) && ruled && pairs.len() <= MAX_PAIRS
 }
 
-/// Converts `elems` elements of each span of `src`, in stream order. `statuses` must be 0 before. If the new type
-/// cannot hold an element, the span's status becomes `CUZARR_NO_VALUE` with the byte offset of the first such element.
+/// Converts `elems` elements of each chunk from `src` to `dst`, in stream order. `statuses` must be 0 before. If the
+/// new type cannot hold an element, the span's status becomes `CUZARR_NO_VALUE` with the byte offset of the first such
+/// element.
 ///
 /// # Errors
 /// `Unsupported` for conversions that kernels cannot do; `InvalidArgument` for spans outside the buffers or not

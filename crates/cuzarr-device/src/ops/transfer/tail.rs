@@ -43,7 +43,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Makes a tail for plainly packed elements that move unchanged.
+    /// Makes a tail for elements that lie one after the other and move unchanged.
     pub fn plain(dtype: DType) -> Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
