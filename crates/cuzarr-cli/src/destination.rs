@@ -18,7 +18,7 @@ const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// Which kinds of existing files a command replaces even without `--overwrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Replaces {
-    /// Pictures, because they are made again and again.
+    /// Existing pictures are replaced, because pictures are made again and again.
     Pictures,
     /// No file is replaced without `--overwrite`.
     Nothing,

@@ -111,7 +111,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the type and the shape of the counts, or of the edges.
+    /// Returns the type and the shape of a histogram's counts, or of the edges of its bins.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
@@ -150,7 +150,7 @@ impl Histogram {
         })
     }
 
-    /// Computes the counts or the edges, in new memory of the device.
+    /// Computes the counts or the edges of a histogram's bins, in new memory of the device.
     ///
     /// # Errors
     /// `InvalidArgument` where the elements give no range; those of [`Expr::compute`].

@@ -43,7 +43,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns the number of elements.
+    /// Returns the number of elements that the statistics describe, including NaN and infinite ones.
     pub fn count(&self) -> u64 {
         self.finite + self.nan + self.infinite
     }

@@ -43,7 +43,7 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// Handles that name a GPU in driver calls about another GPU.
+/// The driver's handles of one GPU, which driver calls that involve two GPUs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The driver's handle of the GPU.

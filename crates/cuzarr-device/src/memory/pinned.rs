@@ -14,7 +14,7 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit of other running work.
+/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit that work has set.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
 /// One device's cache of unused blocks of pinned host memory.

@@ -530,8 +530,8 @@ struct ListedAxis {
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// If the dimension has an index list: the first position that the boxes use, and the index of its entry in the
-    /// table.
+    /// If the dimension has an index list: the first position that the boxes use, and where its pairs begin in the
+    /// launch's table.
     listed: Option<(usize, u32)>,
 }
 
