@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Largest deviation at which positions count as evenly spaced, in multiples of their distance.
+/// Largest deviation at which positions count as evenly spaced, in multiples of the distance between two neighbours.
 const UNEVEN: f64 = 1e-3;
 /// Largest number of coordinates that are read for an axis.
 const MOST_PLACES: u64 = 1 << 24;

@@ -18,7 +18,7 @@ const HDF5_SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// Which kinds of existing files a command replaces even without `--overwrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Replaces {
-    /// Pictures, because they are made again and again.
+    /// Existing pictures are replaced, because pictures are made again and again.
     Pictures,
     /// No file is replaced without `--overwrite`.
     Nothing,
@@ -28,7 +28,7 @@ pub enum Replaces {
 pub struct Destination<'a> {
     /// The path of the file to write.
     pub path: &'a Path,
-    /// The name endings that the command can write. An empty list allows any.
+    /// Endings of file names, such as `png`, that the command can write. An empty list allows any.
     pub endings: &'a [&'a str],
     /// Paths and URLs of everything that the command reads.
     pub sources: &'a [&'a str],

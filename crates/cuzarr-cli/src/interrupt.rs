@@ -63,7 +63,7 @@ fn running() -> MutexGuard<'static, Option<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops a running command when a signal arrives.
+/// A guard that stops the running command when a signal arrives, until the guard is dropped.
 pub struct Watch {
     signals: Option<signal_hook::iterator::Handle>,
 }

@@ -15,14 +15,14 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// In one line of a terminal, which is overwritten.
+    /// Progress is shown in one line of a terminal, which is overwritten.
     Terminal,
-    /// In a new line every few seconds, for logs.
+    /// Progress is shown in a new line every few seconds, for logs.
     Lines,
     Nothing,
 }
 
-/// Writes text or JSON to standard output, and progress to standard error.
+/// The output of a command: text or JSON on standard output, and progress on standard error.
 pub struct Output {
     json: bool,
     registry: Registry,

@@ -356,7 +356,7 @@ pub fn colour_of_label(label: f64, colours: &BTreeMap<u64, [u8; 3]>) -> [u8; 3] 
     own.copied().unwrap_or_else(|| label_colour(label).rgb().into())
 }
 
-/// Returns the pixel rows from one to another, both included, in ascending order.
+/// Returns the range of pixel rows between two rows, both included, in ascending order.
 fn between(from: usize, to: usize) -> Range<usize> {
     from.min(to)..from.max(to) + 1
 }

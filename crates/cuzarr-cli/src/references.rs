@@ -16,13 +16,13 @@ use crate::{Python, Verdict};
 
 /// The user's request for a table of references to HDF5 files.
 pub struct TableRequest<'a> {
-    /// Paths and URLs of the HDF5 files to which the table refers.
+    /// Paths and URLs of the HDF5 files to which the table of references refers.
     pub files: &'a [OsString],
     /// The dimension along which the variables of the files are joined.
     pub join: Option<&'a str>,
-    /// Paths of variables and groups that the table leaves out without looking at them.
+    /// Paths of variables and groups that the table of references leaves out without looking at them.
     pub drop: &'a [String],
-    /// Whether a variable that cannot be read through a table is an error, instead of being left out.
+    /// Whether a variable that cannot be read through a table of references is an error, instead of being left out.
     pub strict: bool,
     /// Storage options for opening files at URLs.
     pub storage_options: &'a [(String, String)],
@@ -30,11 +30,11 @@ pub struct TableRequest<'a> {
 
 /// A table of references that was made, and what it does not contain.
 pub struct MadeTable {
-    /// The table as JSON text.
+    /// The table of references, as JSON text.
     pub text: String,
-    /// The variables that could not be put into the table.
+    /// The variables that could not be put into the table of references.
     pub left_out: Vec<LeftOut>,
-    /// The URLs of the files to which the table refers.
+    /// The URLs of the files to which the table of references refers.
     pub urls: Vec<String>,
 }
 
@@ -122,7 +122,8 @@ impl Make {
     }
 }
 
-/// Returns where the table is written by default: beside the file, or in the current folder for a file at a URL.
+/// Returns where the table of references is written by default: beside the file, or in the current folder for a file at
+/// a URL.
 fn default_table(file: Option<&OsString>) -> PathBuf {
     let Some(file) = file else { return PathBuf::new() };
     match file.to_str().and_then(|text| text.split_once("://")) {
@@ -143,7 +144,8 @@ fn local_path(file: &OsString) -> Option<PathBuf> {
     }
 }
 
-/// Prints what was made: the table, each variable that is left out, and the prefixes that a reader must allow.
+/// Prints what was made: the table of references, each variable that is left out, and the prefixes that a reader must
+/// allow.
 fn answer(table: &Path, made: &MadeTable, output: &mut Output) {
     let count = serde_json::from_str::<Value>(&made.text).ok().and_then(|table| Some(table["refs"].as_object()?.len()));
     let count = count.unwrap_or(0);

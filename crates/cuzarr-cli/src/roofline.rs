@@ -95,7 +95,8 @@ fn best(turns: usize, mut seconds: impl FnMut() -> Result<f64>) -> Result<f64> {
     })
 }
 
-/// Receives the stored values whose fetching is measured: lends pinned memory for them, and reports the end of each.
+/// The receiver of stored values whose fetching is measured: it lends pinned memory for them, and reports the end of
+/// each.
 struct Sink {
     pieces: Vec<Mutex<Option<SlabPiece>>>,
     ended: Mutex<Sender<Result<()>>>,

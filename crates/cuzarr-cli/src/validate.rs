@@ -34,7 +34,7 @@ pub struct Validate {
 struct Finding {
     node: String,
     chunks: u64,
-    /// Keys of bad chunks relative to the array, or `metadata`, each with the error.
+    /// Keys of the chunks that cannot be decoded, relative to the array, or `metadata`, each with the error.
     bad: Vec<(String, cuzarr::Error)>,
     /// Whether one of the array's codecs verifies a checksum. `None` if its metadata cannot be read.
     checksums: Option<bool>,

@@ -11,7 +11,7 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest number of bins. Their counters need device memory.
+/// Largest number of bins that a histogram may have. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
 /// The bins of a histogram, as the caller gave them. Each includes its lower edge but not its upper one; the last bin
@@ -111,7 +111,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the type and the shape of the counts, or of the edges.
+    /// Returns the type and the shape of a histogram's counts, or of the edges of its bins.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
@@ -150,7 +150,7 @@ impl Histogram {
         })
     }
 
-    /// Computes the counts or the edges, in new memory of the device.
+    /// Computes the counts or the edges of a histogram's bins, in new memory of the device.
     ///
     /// # Errors
     /// `InvalidArgument` where the elements give no range; those of [`Expr::compute`].

@@ -21,7 +21,8 @@ pub struct Progress {
 /// A callback that gets the progress after each finished region.
 pub type Tell<'a> = &'a (dyn Fn(&Progress) + Sync);
 
-/// Counts finished regions and their bytes from any thread, and reports the progress to the callback.
+/// A counter of finished regions and their bytes, to which any thread may add, and which reports the progress to a
+/// callback.
 pub(crate) struct Meter<'a> {
     tell: Tell<'a>,
     begun: Instant,

@@ -37,7 +37,8 @@ impl Mark {
         Mark { work, value: json!({"work": work, "source": source, "options": options}) }
     }
 
-    /// Adds the mark to the metadata of a new group. Stores that commit all writes together need no mark.
+    /// Adds the mark of unfinished work to the metadata of a new group. Stores that commit all writes together need no
+    /// mark.
     ///
     /// # Errors
     /// `MetadataInvalid`

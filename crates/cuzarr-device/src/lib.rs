@@ -92,7 +92,7 @@ pub mod internal {
         pub use crate::ops::{cast, math, nan};
     }
 
-    /// Pool functions for memory in flight and for results, used by the engine and the Python package.
+    /// Functions of the memory pools for work and for its results, used by the engine and the Python package.
     pub mod pool {
         pub use crate::memory::allocator::allocate_on;
         pub use crate::memory::pool::{Within, allocate, in_flight, mark_shared, name_result, named_bytes, within};

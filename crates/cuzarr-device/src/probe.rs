@@ -21,7 +21,7 @@ pub struct LibraryReport {
     pub path: Option<PathBuf>,
     /// Version of the library, if it is known.
     pub version: Option<(u32, u32)>,
-    /// Why the library cannot be used.
+    /// Why the library cannot be used; `None` if it can.
     pub problem: Option<String>,
     /// How to install the library: a command, or an instruction.
     pub remedy: String,
@@ -30,13 +30,13 @@ pub struct LibraryReport {
 /// One GPU that the driver shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuReport {
-    /// The N in `cuda:N`.
+    /// The number of the GPU: the N in `cuda:N`.
     pub ordinal: u32,
     /// Name of the GPU, from the driver.
     pub name: String,
-    /// Compute capability, as (major, minor).
+    /// Compute capability of the GPU, as (major, minor).
     pub compute_capability: (u32, u32),
-    /// Number of multiprocessors.
+    /// Number of multiprocessors of the GPU.
     pub multiprocessors: u32,
     /// Size of the GPU's memory in bytes.
     pub total_bytes: u64,
@@ -57,7 +57,7 @@ pub struct Probe {
     pub libraries: Vec<LibraryReport>,
     /// The folder of the compiled kernels (cubins) that the package ships.
     pub cubin_directory: Option<PathBuf>,
-    /// Number of cubins in that folder.
+    /// Number of cubins (compiled kernels) in the folder `cubin_directory`.
     pub shipped_cubins: usize,
     /// The folder in which compiled kernels are cached.
     pub cache_directory: Option<PathBuf>,

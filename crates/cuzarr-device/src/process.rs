@@ -52,7 +52,7 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
     }
 }
 
-/// The value in a slot, if the slot belongs to this process.
+/// The value that a slot holds, if this process (with the number `process`) made it.
 fn value_of<T>(slot: *mut Slot<T>, process: u32) -> Option<&'static T> {
     // SAFETY: null, or a slot that `get` published, which is never freed or changed.
     let slot: &'static Slot<T> = unsafe { slot.as_ref() }?;

@@ -124,7 +124,7 @@ pub(crate) struct Cache {
     sweeping: AtomicBool,
 }
 
-/// Identifies an entry of the cache: the bucket or host, the key, and the requested range.
+/// The name of an entry of the cache: the bucket or host, the key, and the requested range.
 #[derive(Clone)]
 pub(crate) struct Name {
     text: String,
@@ -221,7 +221,7 @@ impl Cache {
     }
 }
 
-/// Reads the header lines of a cache file, up to their checksum.
+/// A reader of the header lines of a cache file, up to the line with their checksum.
 struct Lines {
     bytes: BufReader<File>,
     /// All header lines that were read so far, for the checksum.

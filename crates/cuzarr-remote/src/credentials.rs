@@ -59,7 +59,7 @@ impl Credentials {
     }
 }
 
-/// Converts credentials to the type that the client of one cloud expects.
+/// The type in which the client of one cloud expects credentials, made from the user's credentials.
 pub(crate) trait Form: fmt::Debug + Send + Sync + Sized + 'static {
     fn of(credentials: Credentials) -> Result<Self>;
 }
@@ -94,7 +94,8 @@ impl Form for AzureCredential {
     }
 }
 
-/// Provides a cloud's client with credentials from the user's source. It keeps credentials while they are valid.
+/// A provider of credentials for a cloud's client, which gets the credentials from the user's source. It keeps
+/// credentials while they are valid.
 pub(crate) struct Provider<C> {
     source: Arc<dyn CredentialSource>,
     current: Mutex<Option<(Arc<C>, Option<SystemTime>)>>,

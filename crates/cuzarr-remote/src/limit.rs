@@ -43,7 +43,7 @@ const LAST_SHARE: f64 = 0.125;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Limits how many requests one host has to answer at a time, and adapts this to the host.
+/// The limit of requests that one host has to answer at a time, which adapts to how the host answers.
 pub(crate) struct Limit {
     /// Places for requests that the host has to answer at the same time; each request needs one. Code that takes a
     /// place forgets the permit, and returns the place by [`Limit::give_back`].

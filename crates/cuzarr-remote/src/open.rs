@@ -123,8 +123,8 @@ fn open(cloud: Cloud, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Sto
     Ok(if path.is_empty() { root } else { Arc::new(Prefixed::new(root, path)?) })
 }
 
-/// Returns a text that differs if the query or the options do, because a server may then show other values. It has no
-/// secrets. Stores with a source of credentials are all different.
+/// Returns a text that identifies the query of a URL and the storage options, because other ones may show other values.
+/// It has no secrets. Stores with a source of credentials are all different.
 fn view_of(path: &str, options: &StorageOptions) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut hasher = DefaultHasher::new();

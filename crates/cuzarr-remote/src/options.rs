@@ -73,8 +73,8 @@ impl StorageOptions {
         StorageOptions::from_iter(variables.filter_map(option))
     }
 
-    /// Sets an option. A later value replaces an earlier one. Names of nested options are joined by dots:
-    /// `client_kwargs.endpoint_url`.
+    /// Sets a storage option, such as `region`, to a value. A later value replaces an earlier one. Names of nested
+    /// options are joined by dots: `client_kwargs.endpoint_url`.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.values.insert(name.into(), value.into());
     }

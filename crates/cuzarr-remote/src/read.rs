@@ -1,5 +1,5 @@
-//! Reads batches: one request for each item, many at once. Every body is copied once, from the connection into lent
-//! memory.
+//! Reads batches of values from a server: at least one HTTP request for each item, many at once. Every body is copied
+//! once, from the connection into lent memory.
 //!
 //! An item's first request gives the size and the version of its value, so that memory of the right size is requested.
 //! A large item is then divided. Its other parts come over other connections at the same time, and each part must have
@@ -84,7 +84,7 @@ pub(crate) fn start(client: Arc<Client>, store: String, batch: Arc<[ReadRequest]
     });
 }
 
-/// Counts the requests of a batch that have not ended.
+/// The number of requests of a batch that have not ended, and a notice when none is left.
 struct Left {
     items: AtomicUsize,
     none: Notify,
@@ -98,7 +98,7 @@ struct Item {
     index: usize,
 }
 
-/// Reports the end of a read request exactly once, even if its task is dropped.
+/// The end of a read request, which is reported exactly once, even if the request's task is dropped.
 struct Ending {
     item: Item,
     ended: bool,
@@ -396,7 +396,8 @@ async fn whole(client: &Client, path: &Path, range: ByteRange) -> Result<First> 
 /// Memory to which the bytes of a server's answers are copied.
 enum Memory<'a> {
     Bytes(&'a mut [u8]),
-    /// Memory that the caller lends (a lease), from this byte on. Its memory may lie in several places.
+    /// Memory that the caller lends, to which bytes are copied from this offset on. Its memory may lie in several
+    /// places.
     Lease(&'a mut dyn Lease, usize),
 }
 
@@ -418,7 +419,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Returns the part of the memory after the first `first` bytes.
+    /// Returns the rest of this memory, after its first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),

@@ -83,7 +83,7 @@ fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// Makes HTTP clients that use TLS by `ring`, and watches the requests of these clients.
+/// A maker of HTTP clients that use TLS by `ring`; it watches the requests of these clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     /// Time limit for one HTTP request, including the whole answer.
@@ -122,7 +122,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Sends the HTTP requests of a store, and records how the server answers.
+/// An HTTP client that sends the requests of a store, and records how the server answers.
 #[derive(Debug)]
 struct Watched {
     reads: HttpClient,

@@ -57,8 +57,8 @@ pub(crate) struct Web {
     pub(crate) connect_timeout: Duration,
     pub(crate) proxy: Option<String>,
     pub(crate) allow_invalid_certificates: bool,
-    /// Checks the addresses to which the server redirects requests. `None` allows any address, because the user named
-    /// the server.
+    /// A check of the addresses to which the server redirects requests. `None` allows any address, because the user
+    /// named the server.
     pub(crate) redirects: Option<Arc<RedirectCheck>>,
     /// Permits for collecting the bytes of answers without a length in memory.
     pub(crate) collecting: Arc<Semaphore>,

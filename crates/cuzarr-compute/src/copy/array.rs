@@ -34,10 +34,10 @@ const OBJECT_BYTES: f64 = 65536.0;
 /// How a copy treats a target that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Refuse the copy.
+    /// Refuse the copy if there is an array or group at the target.
     #[default]
     Refuse,
-    /// Delete the existing node.
+    /// Delete the array or group at the target, and copy.
     Overwrite,
     /// Continue an interrupted copy of the same source to the same target. A complete copy is left unchanged.
     Resume,

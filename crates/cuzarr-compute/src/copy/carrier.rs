@@ -10,8 +10,8 @@ use cuzarr::node::ArrayOptions;
 use cuzarr::plan::Region;
 use cuzarr::store::Store;
 
-/// The boxes that a pass has not copied yet, in order. The number beside a box, if any, is the number of finished
-/// regions of the pass once that box is copied.
+/// The boxes of the target that a pass of a copy has not copied yet, in order. The number beside a box, if any, is the
+/// number of finished regions of the pass once that box is copied.
 pub type Rest<'a> = dyn Iterator<Item = Result<(Region, Option<u64>)>> + 'a;
 
 /// Carries out the passes of a copy: in this process, or on other machines. The copy decides what is copied, and

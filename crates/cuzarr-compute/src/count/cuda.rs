@@ -26,7 +26,7 @@ const BIN_BLOCKS_EACH: u64 = 16;
 /// Largest number of bins of one result element that a block counts in shared memory: `CUZARR_FEW_BINS`.
 const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
 
-/// The struct `Keys` of keys.cuh, in the same memory layout.
+/// How a kernel maps elements to keys: the struct `Keys` of keys.cuh, in the same memory layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct KeyWords {
@@ -46,7 +46,7 @@ impl KeyWords {
     }
 }
 
-/// The struct `Job` of count.cu, in the same memory layout.
+/// The parameters of a kernel that counts elements: the struct `Job` of count.cu, in the same memory layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct CountJob {

@@ -3,8 +3,8 @@
 
 use cuzarr_device::{DType, DTypeKind};
 
-/// Converts elements of one type to keys, which are unsigned integers that can be compared instead. Keys have as many
-/// bits as the elements, and the same order. Both zeros have the same key; NaN has none.
+/// The conversion of elements of one type to keys, which are unsigned integers that can be compared instead. Keys have
+/// as many bits as the elements, and the same order. Both zeros have the same key; NaN has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) kind: KeyKind,

@@ -17,7 +17,8 @@ use cuzarr::Result;
 /// Stands for an interval without keys, where otherwise the first key of an interval is given.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
-/// Which keys each counter counts. The counters of one element of the result lie together.
+/// The bins in which elements are counted, given by keys: integers that compare as the elements do. The counters of one
+/// element of the result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
     /// Counters for the bins between edges, which are given as ascending keys. A counter counts keys from its edge to
@@ -39,7 +40,8 @@ impl Bins {
     }
 }
 
-/// Counts the elements of an array for each element of the result, region by region.
+/// Counters of an array's elements by value, for each element of the result, to which regions are added one after the
+/// other.
 pub(crate) struct Counting<'a> {
     keys: Keys,
     bins: &'a Bins,

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::elementwise::ElementwiseArgument;
 
-    /// Devices that kernels run on here.
+    /// Devices on which these tests run kernels.
     fn devices() -> Vec<Device> {
         let found: Vec<Device> =
             [Device::Simt, Device::Cuda(0)].into_iter().filter(|device| Stream::new(*device).is_ok()).collect();

@@ -84,7 +84,7 @@ pub(crate) struct Running {
     pub(crate) from: u64,
 }
 
-/// The parts of a summary in order, each encoded as bytes.
+/// The intermediate results of the parts of a summary (such as a sum), in order, each encoded as bytes.
 pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 
 /// A function of many elements, such as a sum or quantiles, that an expression contains. In an expression it is
@@ -127,7 +127,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Returns the error for a summary whose work cannot be divided into parts.
+    /// Returns the error for a summary (such as a sum) whose work cannot be divided into parts.
     fn without_parts(&self) -> Error {
         Error::new(ErrorKind::Unsupported, format!("{} is not made of parts", self.name()))
     }
@@ -145,7 +145,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
     }
 }
 
-/// Formats the reduced dimensions as an argument for a text; empty if all are reduced.
+/// Formats the dimensions over which a function reduces as text such as `, axis=[0]`; empty if it reduces all.
 pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
     axes.map_or_else(String::new, |axes| format!(", axis={axes:?}"))
 }
@@ -206,7 +206,7 @@ impl Expr {
         Err(Error::new(ErrorKind::Unsupported, message).with_hint("compute or store some of them first"))
     }
 
-    /// Makes the expression for `summary` over these elements.
+    /// Makes the expression for `summary`, a function of all these elements such as their sum.
     ///
     /// # Errors
     /// Those of [`Summary::result`].

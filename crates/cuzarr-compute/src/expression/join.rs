@@ -145,7 +145,7 @@ impl Joined {
     }
 }
 
-/// A function that returns the result of a summary; `None` if the result is not computed yet.
+/// A function that returns the result of a summary, such as a sum; `None` if the result is not computed yet.
 type Reduced<'a> = dyn Fn(Expr, Arc<dyn Summary>) -> Result<Option<NdBuffer>> + 'a;
 
 fn with_results(expr: &Expr, reduced: &Reduced<'_>, known: &mut HashMap<*const Node, Expr>) -> Result<Expr> {

@@ -13,18 +13,18 @@ use crate::regions::memory_shape;
 /// The indices that a pick chooses along one dimension of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// A single index. The result lacks the dimension.
+    /// The pick chooses a single index. The result lacks the dimension.
     Index(u64),
     /// `count` indices at equal distances: `start`, `start + step`, ….
     Range {
         /// Index of the first element.
         start: u64,
-        /// Number of indices.
+        /// Number of indices that are chosen.
         count: u64,
         /// Distance from each index to the next, positive or negative.
         step: i64,
     },
-    /// The listed indices, in any order. An index may appear several times.
+    /// The pick chooses the listed indices, in any order. An index may appear several times.
     List(Arc<[u64]>),
 }
 

@@ -32,7 +32,7 @@ impl Expr {
     }
 }
 
-/// Applies a selection (a pick) to every operand of an expression, visiting each shared operand once.
+/// A selection (a pick) that is being applied to the operands of an expression, with the shared operands that are done.
 struct Picking<'a> {
     pick: &'a Pick,
     whole: &'a [u64],
@@ -77,7 +77,7 @@ impl Picking<'_> {
     }
 }
 
-/// Elements picked from the result of a summary: the whole result is computed first.
+/// Elements that are picked from the result of a summary, such as a sum: the whole result is computed first.
 #[derive(Debug)]
 struct PickedSummary {
     summary: Arc<dyn Summary>,

@@ -160,8 +160,8 @@ impl View {
         }
     }
 
-    /// Returns the box of the array that a region of the view is identical to. `None` for views that have gaps, drop
-    /// dimensions or have another order.
+    /// Returns the box of the array that has exactly the elements of a region of the view, in the same order. `None`
+    /// for views that have gaps, drop dimensions or have another order.
     pub(crate) fn region(&self, part: &Region) -> Option<Region> {
         let axes = self.ranges(part).filter(|_| self.is_dense())?;
         let (start, extent) = axes.iter().map(|axis| (axis.start, axis.count)).unzip();

@@ -37,7 +37,7 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     /// Loads elements of the input with this number.
     Input(usize),
-    /// Gives a constant, as bytes.
+    /// Gives the same constant for every element; its value as bytes.
     Constant(Vec<u8>),
     Apply(Op),
     /// Converts a value to another type.
@@ -59,7 +59,7 @@ pub(crate) enum Input {
     Flat(Flat),
     /// Running sums or products of another expression.
     Running(Running),
-    /// The result of a summary of another expression. It is computed before anything else.
+    /// The result of a summary (such as a sum) of another expression. It is computed before anything else.
     Reduced(Expr, Arc<dyn Summary>),
 }
 

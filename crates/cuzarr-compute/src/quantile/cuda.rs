@@ -53,7 +53,7 @@ const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_
 /// How a GPU finds the quantiles of rows in its memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Sorts each row in shared memory.
+    /// The GPU sorts each row in shared memory, and takes the quantiles from the sorted row.
     Sort,
     /// Searches each row with one block, digit by digit.
     Search,

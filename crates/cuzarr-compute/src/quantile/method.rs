@@ -4,17 +4,17 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuantileMethod {
-    /// Linear interpolation between both elements.
+    /// Linear interpolation between the two elements around the quantile.
     Linear,
-    /// The lower element.
+    /// The lower of the two elements around the quantile.
     Lower,
-    /// The higher element.
+    /// The higher of the two elements around the quantile.
     Higher,
-    /// The nearer element; halfway between both, the one with the even index in sorted order.
+    /// The element nearer to the quantile; halfway between two elements, the one with the even index in sorted order.
     Nearest,
-    /// The middle between both elements.
+    /// The middle between the two elements around the quantile.
     Midpoint,
-    /// Method 1 of R. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996).
+    /// Method 1 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996).
     InvertedCdf,
     /// Method 2 of Hyndman and Fan (1996).
     AveragedInvertedCdf,
@@ -30,7 +30,7 @@ pub enum QuantileMethod {
     MedianUnbiased,
     /// Method 9 of Hyndman and Fan (1996).
     NormalUnbiased,
-    /// The mean of the two middle elements, whatever the probability is.
+    /// The mean of the two middle elements of all, whatever the probability is.
     Median,
 }
 

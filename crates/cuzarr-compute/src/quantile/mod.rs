@@ -24,10 +24,11 @@ use crate::stream::{Job, REGIONS_SHARE, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Quantiles over some dimensions. The result's first dimension has one entry for each probability.
+/// A description of quantiles: their probabilities, the method, and the dimensions over which they are computed. The
+/// result's first dimension has one entry for each probability.
 #[derive(Clone, Debug)]
 pub struct Quantile {
-    /// The probabilities, from 0 to 1.
+    /// The probabilities of the wanted quantiles, from 0 to 1.
     pub probabilities: Vec<f64>,
     /// How a quantile is computed that lies between two elements.
     pub method: QuantileMethod,

@@ -31,8 +31,8 @@ pub(crate) fn states(source: &NdBuffer, view: &View, fold: Fold, threads: usize)
     }
 }
 
-/// Loads and reduces the elements of segments. A row consists of the lanes of one segment, or of neighbouring elements
-/// of the result.
+/// A reduction that runs on the CPU: it loads the elements of segments row by row, and reduces them. A row consists of
+/// the lanes of one segment, or of neighbouring elements of the result.
 struct RowWalk<'a> {
     bytes: &'a [u8],
     source: &'a NdBuffer,
@@ -413,8 +413,8 @@ fn split(words: &mut [u64], half: usize) -> (&mut [u64], &[u64]) {
 }
 
 impl Fold {
-    /// Merges each state in `other` into the one at the same index in `own`, as [`Accumulator::merge`] does for one
-    /// pair.
+    /// Merges each partial result in `other` into the one at the same index in `own`, as [`Accumulator::merge`] does
+    /// for one pair.
     fn merge_all(self, own: [&mut [u64]; 3], other: [&[u64]; 3]) {
         let ([a, counts, c], [b, other_counts, d]) = (own, other);
         match (self.accumulator, self.wide) {

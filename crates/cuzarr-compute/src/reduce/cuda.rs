@@ -234,7 +234,7 @@ fn line(threads: usize) -> LaunchShape {
     LaunchShape::line(threads.div_ceil(BLOCK_THREADS).clamp(1, MOST_BLOCKS) as u32, BLOCK_THREADS as u32)
 }
 
-/// Largest number of kept dimensions, and of reduced ones, for which a region's states are merged on the GPU.
+/// Largest number of kept dimensions, and of reduced ones, for which a region's partial results are merged on the GPU.
 const MOST_AXES: usize = defined(KERNELS, "CUZARR_REDUCE_AXES") as usize;
 
 /// A region's extent and start along one dimension, and the extent of the whole dimension.
@@ -250,8 +250,8 @@ struct Part {
 }
 
 impl Part {
-    /// Describes where the `outputs` states of a region belong among the gathered ones: `outputs` elements of the
-    /// result, inside the hull.
+    /// Describes where the `outputs` partial results of a region belong among the gathered ones: `outputs` elements of
+    /// the result, inside the hull.
     fn new(region: &Region, gathered: &Gathered<'_>, outputs: usize) -> Part {
         let Gathered { shape, hull, axes, .. } = gathered;
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);

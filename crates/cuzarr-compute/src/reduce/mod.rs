@@ -38,15 +38,15 @@ const STATES_SHARE: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReduceOp {
-    /// The sum. Bools and integers are summed in 64 bits.
+    /// The sum of the elements. Bools and integers are summed in 64 bits.
     Sum,
-    /// The product. Bools and integers are multiplied in 64 bits.
+    /// The product of the elements. Bools and integers are multiplied in 64 bits.
     Prod,
-    /// The mean.
+    /// The mean of the elements.
     Mean,
-    /// The standard deviation.
+    /// The standard deviation of the elements.
     Std,
-    /// The variance.
+    /// The variance of the elements.
     Var,
     /// The smallest element; NaN if one is NaN.
     Min,
@@ -315,7 +315,7 @@ impl Gathered {
         self.axes.contains(&axis)
     }
 
-    /// Returns the index in `states` of the result element at `place`.
+    /// Returns the index, in `states`, of the partial result for the result element at `place`.
     fn number(&self, place: &[u64]) -> u64 {
         let axes = (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis));
         axes.fold(0, |number, axis| number * self.hull.extent[axis] + place[axis] - self.hull.start[axis])
@@ -563,7 +563,7 @@ impl Expr {
         Ok((least, greatest))
     }
 
-    /// Reduces all elements to partial results, for several folds in a single pass through the expression.
+    /// Reduces all elements to partial results of several kinds (folds), in a single pass through the expression.
     fn gather<const N: usize>(
         &self,
         axes: &[usize],

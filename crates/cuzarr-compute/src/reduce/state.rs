@@ -227,7 +227,7 @@ fn moments(own: State, other: State) -> State {
     State([mean, own.0[1] + other.0[1], squares])
 }
 
-/// The factors that join the moments of two groups of elements, by the formula of T. Chan, G. Golub, R. LeVeque (1979).
+/// The factors that join the moments of two groups of elements, by the formula of Chan, Golub and LeVeque (1979).
 /// They only depend on the numbers of elements, neither of which is 0.
 #[derive(Clone, Copy)]
 pub(super) struct Joint {

@@ -22,7 +22,7 @@ use cuzarr::plan::Region;
 /// Number of elements whose infinities are replaced by NaN at a time. The replaced copy takes memory beside the limit.
 const PART_ELEMS: usize = 1 << 20;
 
-/// Statistics of numbers, in binary64.
+/// Statistics of the elements of an expression: counts, range, mean, standard deviation and histogram, in binary64.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// Number of finite elements.
@@ -43,7 +43,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns the number of elements.
+    /// Returns the number of elements that the statistics describe, including NaN and infinite ones.
     pub fn count(&self) -> u64 {
         self.finite + self.nan + self.infinite
     }

@@ -39,8 +39,9 @@ impl Expr {
         matches!(self.0.kind, Kind::Summary(..))
     }
 
-    /// Returns the number of parts of a summary that other processes can compute with [`Expr::summary_part`]. A part
-    /// consists of some regions. `None` for other expressions, and for summaries without parts.
+    /// Returns the number of parts of a summary (such as a sum) that other processes can compute with
+    /// [`Expr::summary_part`]. A part consists of some regions. `None` for other expressions, and for summaries without
+    /// parts.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -54,7 +55,7 @@ impl Expr {
         }
     }
 
-    /// Computes the state of one part of a summary, as bytes for [`Expr::join_summary`].
+    /// Computes the intermediate result of one part of a summary (such as a sum), as bytes for [`Expr::join_summary`].
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` for other expressions.
@@ -64,8 +65,8 @@ impl Expr {
         summary.part(of, number, options)
     }
 
-    /// Computes the result of a summary from all its parts in order, in host memory. It has the same bits as the result
-    /// of [`Expr::compute`] with the same memory limit.
+    /// Computes the result of a summary (such as a sum) from the results of all its parts in order, in host memory. It
+    /// has the same bits as the result of [`Expr::compute`] with the same memory limit.
     ///
     /// ```
     /// use cuzarr_compute::{ComputeOptions, Expr, ReduceOp, Reduction};

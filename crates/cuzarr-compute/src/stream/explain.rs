@@ -98,7 +98,7 @@ impl Expr {
         Ok(())
     }
 
-    /// Adds a stage for each summary that the expression uses.
+    /// Adds a stage to the explanation for each summary (such as a sum) that the expression uses.
     fn add_summaries(&self, options: &ComputeOptions<'_>, stages: &mut Vec<ComputeStage>) -> Result<()> {
         for input in &lower(self)?.1 {
             if let Input::Flat(Flat { of, .. }) | Input::Running(Running { of, .. }) = input {

@@ -104,7 +104,7 @@ impl<'a> Job<'a> {
         Job::bound(expr, part, options, &|of, summary| summary.compute(&of, options).map(Input::Buffer))
     }
 
-    /// Makes a job that can only be explained, not run: summaries are not computed.
+    /// Makes a job that can only be explained, not run: summaries (such as sums) in the expression are not computed.
     ///
     /// # Errors
     /// Those of [`Job::new`].
@@ -389,14 +389,14 @@ impl<'a> Job<'a> {
         arrays.next().is_none().then_some(first)
     }
 
-    /// Returns the region of an input with this shape that a region of the job's part needs.
+    /// Returns the region of an input of shape `shape` that is needed for a region of the job's part.
     pub(crate) fn part_of(&self, region: &Region, shape: &[u64]) -> Region {
         let start = region.start.iter().zip(&self.part.start).map(|(own, part)| own + part).collect();
         operand_region(&Region { number: region.number, start, extent: region.extent.clone() }, shape)
     }
 
-    /// Reads the elements that a region of the job's part needs to the device. For an input that is computed from
-    /// another expression, these are that expression's elements.
+    /// Reads to the device the elements that are needed for a region of the job's part. For an input that is computed
+    /// from another expression, these are that expression's elements.
     ///
     /// # Errors
     /// Those of reading.

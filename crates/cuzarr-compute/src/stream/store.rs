@@ -18,8 +18,8 @@ pub(super) struct Storing<'a> {
 }
 
 impl Storing<'_> {
-    /// Computes some regions of the expression, and writes them to the array. `done` is called after each region is
-    /// written.
+    /// Computes some regions of the expression, and writes the results to the target array. `done` is called after each
+    /// region is written.
     pub(super) fn run(&self, regions: &[Region], mut done: impl FnMut(&Region) -> Result<()> + Send) -> Result<()> {
         if regions.is_empty() {
             return Ok(());

@@ -18,11 +18,13 @@ use crate::threads::{Threads, cores};
 /// The order in which numbers of the same group are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// By number, rising.
+    /// The numbers of a group are sorted in rising order.
     Rising,
-    /// By the element that `numbering` gives each number. Numbers of the same element rise.
+    /// The numbers of a group are sorted by the element that `numbering` gives each number. Numbers of the same element
+    /// rise.
     ByElem,
-    /// By the element that `numbering` gives each number; of numbers with the same element, only the last is kept.
+    /// The numbers of a group are sorted by the element that `numbering` gives each; of numbers with the same element,
+    /// only the last is kept.
     LastOfElem,
 }
 
@@ -39,7 +41,7 @@ pub struct Grouped {
 const BLOCK: usize = 4096;
 /// Least count of numbers for each thread that sorts. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
-/// Most threads that a sort uses. With more, they would wait for memory.
+/// Largest number of threads that one grouping sort uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
 /// A function that writes the group and the element of each number in a range. The memory it writes to is zeroed.

@@ -67,7 +67,7 @@ impl Layout {
         }
     }
 
-    /// The extent of each dimension.
+    /// The shape of the layout: the extent of each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -77,7 +77,7 @@ impl Layout {
         &self.strides
     }
 
-    /// Byte offset of element (0, …, 0).
+    /// Byte offset of element (0, …, 0) in the flat memory.
     pub fn offset_bytes(&self) -> usize {
         self.offset_bytes
     }
@@ -103,12 +103,12 @@ impl Layout {
         is_aligned.then_some(layout)
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the layout.
     pub fn ndim(&self) -> usize {
         self.shape.len()
     }
 
-    /// Number of elements.
+    /// Number of elements of the layout.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
@@ -143,7 +143,7 @@ impl Layout {
         self.is_empty() || axes.iter().all(apart)
     }
 
-    /// Whether there are no elements.
+    /// Whether the layout has no elements, because an extent is 0.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The elements that a selection takes along one dimension, each with its index in the nd-buffer. An entry takes 8
-/// bytes if all numbers fit 4 bytes, else 16.
+/// The elements that a selection takes along one dimension: each has its number in the packed chunk and its index in
+/// the nd-buffer. An entry takes 8 bytes if all numbers fit 4 bytes, else 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     entries: Entries,
@@ -18,7 +18,7 @@ pub struct List {
     distinct_below: Option<usize>,
 }
 
-/// Pairs of an element's number in its packed chunk and its index in the nd-buffer.
+/// Pairs of two numbers of one element: its index in the packed chunk, and its index in the nd-buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entries {
     Narrow(Vec<[u32; 2]>),
@@ -28,9 +28,9 @@ pub(super) enum Entries {
 /// Some or all pairs of an index list: an element's number in its packed chunk, and its index in the nd-buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum ListPart<'a> {
-    /// Pairs of 4 bytes for each number, if all numbers of the list fit.
+    /// Pairs whose two numbers take 4 bytes each, for lists in which all numbers fit 4 bytes.
     Narrow(&'a [[u32; 2]]),
-    /// Pairs of 8 bytes for each number, if some number of the list needs them.
+    /// Pairs whose two numbers take 8 bytes each, for lists in which some number does not fit 4 bytes.
     Wide(&'a [[u64; 2]]),
 }
 

@@ -85,12 +85,12 @@ impl NdBuffer {
         self.buffer.device()
     }
 
-    /// The element type.
+    /// The type of the nd-buffer's elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The extent of each dimension.
+    /// The shape of the nd-buffer: the extent of each dimension.
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
@@ -100,17 +100,17 @@ impl NdBuffer {
         self.layout.strides()
     }
 
-    /// Number of dimensions.
+    /// Number of dimensions of the nd-buffer.
     pub fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 
-    /// Number of elements.
+    /// Number of elements of the nd-buffer.
     pub fn len(&self) -> usize {
         self.layout.len()
     }
 
-    /// Whether there are no elements.
+    /// Whether the nd-buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.layout.is_empty()
     }

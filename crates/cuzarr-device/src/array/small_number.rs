@@ -46,7 +46,8 @@ pub enum SmallNumber {
 
 use SmallNumber::*;
 
-/// For each format: its name, the bits of one part, and its DLPack type code, if it has one.
+/// For each format: its name, the bits of a number (of the real part, if it is complex), and its DLPack type code, if
+/// it has one.
 const FORMATS: [(SmallNumber, &str, u32, Option<u8>); 27] = [
     (Int2, "int2", 2, Some(0)),
     (Int4, "int4", 4, Some(0)),

@@ -143,19 +143,20 @@ pub struct Writer {
     lent: Vec<Weak<Parts>>,
 }
 
-/// The lease of an nd-buffer that a writer shares with the parts that threads hold. It ends when the writer and all
-/// parts that threads hold are gone. A [`Lent`] may outlive it, but then gives no parts.
+/// The record that an nd-buffer is being written, which a writer shares with the threads to which it lends boxes of
+/// elements. It ends when the writer and all parts that threads hold are gone. A [`Lent`] may outlive it, but then
+/// gives no parts.
 struct Grant {
     array: NdBuffer,
     /// Index lists, if boxes count positions in them instead of indices of the nd-buffer.
     lists: Option<Arc<Lists>>,
     lease: Mutex<Option<Lease>>,
-    /// Number of users of the lease: the writer, and each part that a thread holds.
+    /// Number of users of this record: the writer, and each part (list of boxes) that a thread holds.
     users: AtomicUsize,
 }
 
 impl Grant {
-    /// Counts one more user of the lease and returns true, or returns false if the lease has ended.
+    /// Adds a user of the record and returns true, or returns false if all earlier users are gone.
     fn enter(&self) -> bool {
         let more = |users: usize| (users > 0).then_some(users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
@@ -175,7 +176,7 @@ impl Drop for Writer {
     }
 }
 
-/// Boxes of elements that one call of a [`Writer`] lent to threads: a list of boxes for each part. Clones share the
+/// Boxes of elements that one call of a [`Writer`] lent to threads: a list of boxes for each thread. Clones share the
 /// same parts.
 #[derive(Clone)]
 pub struct Lent(Arc<Parts>);

@@ -25,7 +25,7 @@ pub(crate) struct Grid {
 pub(crate) struct FunctionInfo {
     /// Largest block, in threads, that the kernel's registers allow.
     pub(crate) max_threads: u32,
-    /// Bytes of shared memory that the source declares.
+    /// Bytes of shared memory per block that the kernel's source declares.
     pub(crate) static_shared_bytes: u32,
     pub(crate) registers: u32,
     pub(crate) local_bytes: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// Handles that name a GPU in driver calls about another GPU.
+/// The driver's handles of one GPU, which driver calls that involve two GPUs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The driver's handle of the GPU.
@@ -64,8 +64,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Number of bytes that the device's pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, but from the pool for memory in flight, whose size the last call of `bound` limited. `None` if
-    /// there is no such pool.
+    /// Like `allocate`, but for memory that work needs besides its results, from the pool whose size `bound` limited.
+    /// `None` if there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
     /// Allocates memory outside the pools, directly from the system. Every stream may use it immediately.
@@ -77,7 +77,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Makes `allocate_bounded` use a pool of at most `limit_bytes` from now on, or no pool if that is 0. Memory from
     /// the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives unused memory of the pool for memory in flight back to the system. Like `trim_to`, does not wait.
+    /// Gives unused memory of the pool that `bound` limits back to the system. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
     /// Gives unused memory of the pool for results back to the system, until that pool holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.
@@ -127,10 +127,11 @@ pub(crate) trait Backend: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
     }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// Loads machine code for this device. On `simt`, only kernels that were compiled at run time need it.
+    /// Loads the machine code of kernels (a cubin) onto this device, and returns a handle of the loaded module. On
+    /// `simt`, only kernels that were compiled at run time need it.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
-    /// Unloads a module. None of its kernels may still run.
+    /// Unloads a module of kernels that `load_module` loaded. None of its kernels may still run.
     unsafe fn unload_module(&self, module: usize) -> Result<()>;
     /// Size of each parameter of a kernel; `None` if the driver cannot tell (before CUDA 12.4).
     unsafe fn parameter_bytes(&self, function: RawFunction) -> Result<Option<Vec<usize>>>;

@@ -40,7 +40,7 @@ impl<T: Default> PerDevice<T> {
 }
 
 static CONTEXTS: AppendOnlyMap<Device, Context> = AppendOnlyMap::new();
-/// Held while a context is made, so that two threads do not make two pools.
+/// A lock that is held while a device's context is made, so that two threads do not make two pools.
 static MAKING: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl Context {

@@ -119,7 +119,8 @@ pub(crate) fn key(source: &KernelSource, headers: &[Header]) -> String {
     hex(&hash.finalize()[..16])
 }
 
-/// Existing machine code for a GPU of `capability`, best first: shipped cubins, then the cache on disk.
+/// Existing machine code of a kernel source for a GPU of `capability`, best first: shipped cubins, then the cache on
+/// disk.
 pub(crate) fn candidates(
     source: &KernelSource,
     headers: &[Header],

@@ -75,7 +75,7 @@ pub(crate) struct Matrices {
     pub(crate) address: usize,
     pub(crate) leading: c_int,
     pub(crate) stride: c_longlong,
-    /// Whether columns are packed instead of rows.
+    /// Whether the columns of each matrix are packed instead of the rows.
     pub(crate) is_transposed: bool,
 }
 

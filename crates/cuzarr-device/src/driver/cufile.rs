@@ -41,12 +41,12 @@ struct Description {
 #[repr(C)]
 union DescriptorOrPointer {
     descriptor: c_int,
-    /// Not used by cuzarr. It makes the union as wide as the library's.
+    /// A pointer that cuzarr does not use. It makes the union as wide as the library's.
     _pointer: *mut c_void,
 }
 
 const KIND_DESCRIPTOR: c_int = 1;
-/// cuFile's own error codes begin here. Smaller numbers are `errno` values.
+/// The lowest of cuFile's own error codes. Smaller numbers are `errno` values.
 const FIRST_CODE: isize = 5000;
 
 /// The beginning of `CUfileDrvProps_t`, with room for fields that later versions add.

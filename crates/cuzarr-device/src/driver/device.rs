@@ -66,9 +66,9 @@ impl Device {
 /// The memory sizes of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Number of bytes that can be allocated. Unused memory of pools is not included.
+    /// Number of bytes of the device's memory that can be allocated. Unused memory of pools is not included.
     pub free_bytes: u64,
-    /// Total memory in bytes.
+    /// Total size of the device's memory in bytes.
     pub total_bytes: u64,
 }
 

@@ -3,9 +3,9 @@
 /// The text of one `.cu` file, and the headers that it may include. Keep it in a `static`.
 #[derive(Debug)]
 pub struct KernelSource {
-    /// File name without `.cu`. Cubins have the same name.
+    /// Name of the kernel source's file, without `.cu`. Cubins have the same name.
     pub name: &'static str,
-    /// The text of the file.
+    /// The whole text of the file, in CUDA C++.
     pub text: &'static str,
     /// Headers that the text may include, beside those of `kernels/include`. Only headers that it does include,
     /// directly or through others, affect its machine code.
@@ -17,7 +17,7 @@ pub struct KernelSource {
 pub struct Header {
     /// The name in `#include`: the file's path below the crate's folder `src`.
     pub name: &'static str,
-    /// The text of the file.
+    /// The whole text of the file, in CUDA C++.
     pub text: &'static str,
 }
 

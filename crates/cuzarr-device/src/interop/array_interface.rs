@@ -23,13 +23,13 @@ use crate::memory::pool;
 pub struct ArrayInterface {
     /// Byte order, kind and size: `<f4`, `|b1`, `|V12`.
     pub typestr: String,
-    /// The extent of each dimension.
+    /// The shape of the array: the extent of each dimension.
     pub shape: Vec<usize>,
-    /// Byte strides; `None` for C order.
+    /// Byte strides of the array; `None` for C order.
     pub strides: Option<Vec<isize>>,
     /// Address of the first element. 0 is allowed if there are no elements.
     pub address: usize,
-    /// Whether the memory must not be written.
+    /// Whether the array's memory must not be written.
     pub read_only: bool,
     /// CUDA only: the stream of the producer's work (1 legacy, 2 per thread, else a `CUstream`). `None` if the memory
     /// may be used immediately. 0 is not allowed.

@@ -97,8 +97,8 @@ impl KernelSource {
         Ok(Kernel { context, entry, shared_bytes: 0 })
     }
 
-    /// The hash of everything that affects the machine code, except architecture and compiler. Part of the names of its
-    /// cubins.
+    /// The hash of everything that affects the machine code of this source, except architecture and compiler. Part of
+    /// the names of its cubins.
     ///
     /// # Errors
     /// `KernelCompileFailed` when the source includes a header that it does not carry.

@@ -35,7 +35,8 @@ use crate::stream::Stream;
 /// Bytes of dynamic shared memory that every kernel may use without asking the driver. More has to be allowed first.
 const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 
-/// Machine code on one device. Unloaded when the last module and function that use it are dropped.
+/// Machine code that the driver has loaded on one device. Unloaded when the last module and function that use it are
+/// dropped.
 struct LoadedModule {
     context: &'static Context,
     handle: usize,
@@ -239,7 +240,7 @@ impl Function {
         self.info.max_threads
     }
 
-    /// Number of registers per thread.
+    /// Number of registers that each thread of the kernel uses.
     pub fn registers(&self) -> u32 {
         self.info.registers
     }

@@ -69,7 +69,7 @@ impl Buffer {
         self.allocation.device
     }
 
-    /// Size in bytes.
+    /// Size of the buffer in bytes.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }

@@ -25,8 +25,8 @@ impl DirectFile {
         Ok(DirectFile { handle, _file: file })
     }
 
-    /// Fills `target` with the bytes starting at `offset`. When it returns, the bytes are there for every stream. No
-    /// stream may still work on that memory when it is called.
+    /// Fills `target` with the bytes of the file that begin at `offset`. When it returns, the bytes are there for every
+    /// stream. No stream may still work on that memory when it is called.
     ///
     /// # Errors
     /// `MemorySpace` for host memory; `DeviceFailed`, also when the file ends before `target` is full.

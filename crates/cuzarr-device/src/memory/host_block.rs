@@ -22,7 +22,7 @@ const MAPPED_BYTES: usize = 4 << 20;
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Owns a block of host memory, and frees it when it is dropped.
+/// A block of host memory, which is freed when this value is dropped.
 pub(crate) struct HostMemory {
     pointer: NonNull<u8>,
     source: Source,

@@ -82,9 +82,10 @@ pub(crate) enum Access {
 
 /// Where the record is kept of which bytes of a memory block are being read or written.
 enum Leases {
-    /// In a table of leases for this memory block alone. Footprints are offsets in the block.
+    /// The record is kept in a table of leases for this memory block alone. Footprints are offsets in the block.
     OfBlock(Mutex<Table>),
-    /// In [`FOREIGN`], the process's one table for memory of other libraries. Footprints are addresses.
+    /// The record is kept in [`FOREIGN`], the process's one table for memory of other libraries. Footprints are
+    /// addresses.
     OfProcess,
 }
 
@@ -125,7 +126,8 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease, unless it conflicts with one in the table. Error messages count bytes from `base`.
+    /// Adds a lease of the bytes `footprints` to the table, unless it conflicts with another lease there. Error
+    /// messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {
@@ -144,7 +146,7 @@ impl Table {
     }
 }
 
-/// Keeps bytes of a memory block reserved for reading or writing; other accesses that conflict are refused meanwhile.
+/// A reservation of bytes of a memory block for reading or writing; other accesses that conflict are refused meanwhile.
 pub(crate) struct Lease {
     /// The leased block, which is kept alive, and the number of the lease in the block's table. `None` if no lease is
     /// needed: for no bytes, and for GPU memory.

@@ -14,14 +14,14 @@ pub(crate) struct Block {
     heap: Option<Vec<u8>>,
 }
 
-/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit of work in flight.
+/// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit that work has set.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
 
 /// One device's cache of unused blocks of pinned host memory.
 #[derive(Default)]
 pub(crate) struct PinnedCache {
     cached: Mutex<Cached>,
-    /// Most bytes that work in flight may pin; 0 before a limit was set.
+    /// Most bytes of host memory that running work may pin; 0 before a limit was set.
     limit_bytes: AtomicU64,
 }
 
@@ -49,12 +49,12 @@ impl PinnedCache {
         context.map_or(&HOST, |context| PINNED.of(context))
     }
 
-    /// Sets how many bytes of host memory work in flight may pin from now on.
+    /// Sets how many bytes of host memory running work may pin from now on.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// Frees unused blocks until no more than the limit is held, or none is left.
+    /// Frees unused blocks of pinned memory until no more than the limit is held, or none is left.
     pub(crate) fn shrink(&self, context: &'static Context) -> Result<()> {
         self.shrink_to(context, self.allowed_bytes())
     }
@@ -133,7 +133,7 @@ impl PinnedCache {
         self.shrink_to(context, 0)
     }
 
-    /// Frees unused blocks, oldest first, until at most `most_bytes` are held, or none is left.
+    /// Frees unused blocks of pinned memory, oldest first, until at most `most_bytes` are held, or none is left.
     fn shrink_to(&self, context: &'static Context, most_bytes: u64) -> Result<()> {
         loop {
             let mut cached = lock(&self.cached);

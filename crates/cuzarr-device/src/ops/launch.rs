@@ -51,7 +51,8 @@ impl Tables {
     }
 }
 
-/// Refuses buffers that kernels cannot write statuses to. A status is a word of 8 bytes for each unit.
+/// Refuses a buffer to which kernels cannot write the status words by which they report damaged data. A status is a
+/// word of 8 bytes for each unit.
 pub(crate) fn require_statuses(statuses: &Buffer) -> Result<()> {
     statuses.require_writable()?;
     match statuses.address().is_multiple_of(size_of::<u64>()) {

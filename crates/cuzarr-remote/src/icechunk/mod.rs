@@ -141,8 +141,8 @@ fn snapshot_of_version_1(repository: &dyn Store, what: &str, name: &str) -> Resu
     id.ok_or_else(|| flatbuffer::damaged("it names no snapshot")).at(|| key)
 }
 
-/// Adds references to the chunks of an Icechunk snapshot's arrays to a table of references. They are loaded from
-/// manifests when they are needed.
+/// The source of references to the chunks of an Icechunk snapshot's arrays, which it adds to a table of references.
+/// They are loaded from manifests when they are needed.
 struct Chunks {
     repository: Arc<dyn Store>,
     arrays: BTreeMap<String, (NodeId, Vec<ObjectId>)>,

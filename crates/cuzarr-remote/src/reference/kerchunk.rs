@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use super::location::{LONGEST_URL, Location};
 use super::table::{Part, Place, Reference, ReferenceTable};
 
-/// Limit for the size of all URLs of a table after templates are replaced: this many times the size of the document,
-/// plus [`SMALL_BYTES`].
+/// Limit for the size of all URLs of a table of references after templates are replaced: this many times the size of
+/// the document, plus [`SMALL_BYTES`].
 const MOST_GROWTH: usize = 8;
 const SMALL_BYTES: usize = 16 << 20;
 
@@ -167,7 +167,7 @@ impl Templates {
     }
 }
 
-/// Appends text to a URL; an error if it becomes longer than a table may name.
+/// Appends text to a URL; an error if it becomes longer than a table of references may name.
 fn extend(url: &mut String, text: &str) -> Result<()> {
     if url.len() + text.len() > LONGEST_URL {
         let message = format!("the URL has more than {LONGEST_URL} characters once its templates are replaced");

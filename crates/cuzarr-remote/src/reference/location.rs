@@ -20,7 +20,7 @@ pub(super) const LONGEST_URL: usize = 16 << 10;
 /// percent-encoded.
 const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 
-/// Rules for the URLs that the references of a table may name.
+/// Rules for the URLs that a table of references may name.
 ///
 /// A prefix ends at a `/` or at the end of the URL: `s3://bucket/a` allows `s3://bucket/a/b`, but not `s3://bucket/ab`.
 ///
@@ -33,7 +33,7 @@ const BUCKETS: [&str; 3] = ["s3", "gs", "az"];
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The folder or bucket that contains the table; its files are allowed.
+    /// The folder or bucket that contains the table of references; its files are allowed.
     own: Option<String>,
     /// URL prefixes that the user allowed, without a slash at the end.
     allowed: Vec<String>,
@@ -47,7 +47,7 @@ impl Rules {
         Rules::default()
     }
 
-    /// Allows URLs in the folder or bucket that contains the table. `url` is the table's own URL.
+    /// Allows URLs in the folder or bucket that contains the table of references. `url` is the table's own URL.
     ///
     /// # Errors
     /// `InvalidArgument` for an invalid URL.
@@ -87,13 +87,13 @@ impl Rules {
         self
     }
 
-    /// Whether the rules allow URLs on a server, by the table's protocol or by a prefix.
+    /// Whether the rules allow URLs on a server, by a protocol or a prefix.
     pub(super) fn is_of_a_server(&self) -> bool {
         let schemes = self.allowed.iter().filter_map(|prefix| prefix.split(':').next());
         self.protocol.as_deref().into_iter().chain(schemes).any(|scheme| scheme != "file" && scheme != "memory")
     }
 
-    /// Returns the URL that a location in a table stands for, normalized and with a scheme.
+    /// Returns the URL that a location in a table of references stands for, normalized and with a scheme.
     fn url_of(&self, location: &str) -> Result<String> {
         if location.contains("://") || location.starts_with('/') {
             return normalized(location);
@@ -114,8 +114,8 @@ impl Rules {
         self.allowing(&self.url_of(url)?).map(|_| ())
     }
 
-    /// Returns the URL prefix that the user must allow before a table may name this URL. `None` if the URL is already
-    /// allowed, or can never be.
+    /// Returns the URL prefix that the user must allow before a table of references may name this URL. `None` if the
+    /// URL is already allowed, or can never be.
     pub fn needed(&self, url: &str) -> Option<String> {
         let url = self.url_of(url).ok()?;
         self.allowing(&url).is_err().then(|| prefix_of(&url))
@@ -244,7 +244,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Opens the files that a table of references names, if the rules allow them.
+/// The files that a table of references names, which are opened on request, if the rules allow them.
 pub(crate) struct Files {
     registry: Registry,
     rules: Rules,
@@ -257,7 +257,7 @@ pub(crate) struct Files {
 
 /// Storage options for the files that a table of references names.
 pub(crate) struct FileOptions {
-    /// Options that apply to both the table and its files.
+    /// Options that apply to both the table of references and its files.
     pub(crate) plain: StorageOptions,
     /// Options that apply to the files only.
     pub(crate) remote: StorageOptions,

@@ -44,8 +44,8 @@ pub fn open_table(
     of_table(&format!("reference::{}", place.unwrap_or("(a table in memory)")), place, table, registry, options)
 }
 
-/// Like [`open_table`], for a table whose store represents the same data as another store. The result gets that store's
-/// name and identity.
+/// Like [`open_table`], for a table of references whose store represents the same data as another store. The result
+/// gets that store's name and identity.
 ///
 /// # Errors
 /// Those of [`open_table`].

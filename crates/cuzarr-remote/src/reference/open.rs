@@ -88,8 +88,8 @@ pub(crate) fn of_table_as(
     Ok(ReferenceStore::with_parts(name, identity, table, Files::new(registry, rules, options.files), None))
 }
 
-/// Opens `reference::URL` or `reference:///path`: the table at that URL. `reference://inside::URL` opens a part of the
-/// table.
+/// Opens `reference::URL` or `reference:///path`: the table of references at that URL. `reference://inside::URL` opens
+/// a part of the table.
 pub(crate) fn reference_scheme(registry: &Registry, url: &Url, options: &StorageOptions) -> Result<Arc<dyn Store>> {
     let sorted = TableOptions::new(options)?;
     let (inside, mut target) = inside_and_target(url)?;
@@ -135,8 +135,8 @@ pub(crate) fn icechunk_scheme(registry: &Registry, url: &Url, options: &StorageO
     Ok(Arc::new(ReferenceStore::with_parts(&name, identity, table, files, Some(repository))))
 }
 
-/// Splits a URL such as `reference::URL` into the text inside the scheme and the URL of the table. Without a wrapped
-/// URL, the scheme's own path is the table.
+/// Splits a URL such as `reference::URL` into the text inside the scheme and the URL of the table of references.
+/// Without a wrapped URL, the scheme's own path is the table.
 fn inside_and_target(url: &Url) -> Result<(&str, Url)> {
     match url.wrapped() {
         Some(target) => Ok((url.path(), target.clone())),

@@ -27,14 +27,14 @@ pub(super) struct Wanted {
     pub(super) range: ByteRange,
     pub(super) etag: Option<Arc<str>>,
     pub(super) changed_until: Option<u32>,
-    /// Whether the file never changes: it is a chunk of the table's repository.
+    /// Whether the file never changes, because it is a chunk file of an Icechunk repository.
     pub(super) is_permanent: bool,
     /// The key of the reference, for messages.
     pub(super) name: String,
 }
 
 impl Wanted {
-    /// Whether the file has changed since the table was made.
+    /// Whether the file has changed since the table of references was made.
     fn is_changed(&self, found: &Version) -> bool {
         let has_other_tag = self.etag.as_deref().is_some_and(|expected| !found.allows_entity_tag(expected));
         let until = self.changed_until.map(u64::from);
@@ -150,7 +150,7 @@ fn joined(wanted: Vec<Wanted>) -> Vec<Item> {
     items
 }
 
-/// Passes the bytes of each request to the parts of files that the request covers.
+/// The receiver of the bytes of requests, which passes them to the parts of files that each request covers.
 struct Parts {
     sink: Arc<dyn ReadSink>,
     items: Vec<Item>,

@@ -36,7 +36,7 @@ struct Shared {
     identity: Identity,
     table: ReferenceTable,
     files: Files,
-    /// The store of the Icechunk repository to which the table belongs, if there is one.
+    /// The store of the Icechunk repository to which the table of references belongs, if there is one.
     repository: Option<Arc<dyn Store>>,
     is_far: bool,
 }

@@ -11,7 +11,7 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 
 use super::location::Location;
 
-/// Where the bytes of a key are: in the table, or in a part of a file.
+/// Where the bytes of a key are: in the table of references, or in a part of a file.
 #[derive(Clone)]
 pub(crate) enum Reference {
     Inline(Bytes),
@@ -35,7 +35,7 @@ pub(crate) struct Part {
 pub(crate) enum Place {
     /// A file whose location the table of references names.
     Location(Arc<Location>),
-    /// A chunk file of the Icechunk repository to which the table belongs.
+    /// A chunk file of the Icechunk repository to which the table of references belongs.
     Chunk([u8; 12]),
 }
 
@@ -65,15 +65,16 @@ pub(crate) trait Pending: Send + Sync {
 
 /// A source of the references of single arrays, for tables that are too large to be read when they are opened.
 pub trait ArrayReferences: Send + Sync {
-    /// Adds references to the chunks of one array to a table. It is called once for each array, by one thread at a
-    /// time.
+    /// Adds references to the chunks of one array to a table of references. It is called once for each array, by one
+    /// thread at a time.
     ///
     /// # Errors
     /// Any error. The read that needs the chunks fails with it, and the next one tries again.
     fn add(&self, array: &str, table: &ReferenceTable) -> Result<()>;
 }
 
-/// Adds the references of single arrays to a table, when one of their chunks is first needed.
+/// A source of the references of single arrays, which are added to a table of references when a chunk of their array is
+/// first needed.
 struct PendingArrays {
     waiting: Mutex<BTreeSet<String>>,
     source: Arc<dyn ArrayReferences>,
@@ -121,7 +122,7 @@ impl Pending for PendingArrays {
 pub struct ReferenceTable {
     pub(super) entries: KeyTable<Reference>,
     pub(super) pending: Option<Arc<dyn Pending>>,
-    /// Whether the table names a file on a server, going by the URL scheme.
+    /// Whether the table of references names a file on a server, going by the URL scheme.
     has_servers: Arc<AtomicBool>,
 }
 
@@ -146,17 +147,17 @@ impl ReferenceTable {
         ReferenceTable::default()
     }
 
-    /// Returns the number of references that are in the table at the moment.
+    /// Returns the number of references that are in the table of references at the moment.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the table contains no references at the moment.
+    /// Whether the table of references contains no references at the moment.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds a key whose value is stored in the table itself.
+    /// Adds a key whose value is stored in the table of references itself.
     ///
     /// # Errors
     /// `KeyInvalid`
@@ -194,14 +195,14 @@ impl ReferenceTable {
         Ok(())
     }
 
-    /// Returns the table with a source of further references, which are added when they are first needed.
+    /// Returns the table of references with a source of further references, which are added when they are first needed.
     pub(crate) fn with_pending(mut self, pending: Arc<dyn Pending>) -> ReferenceTable {
         self.pending = Some(pending);
         self
     }
 
-    /// Returns the table with a source of references to the chunks of `arrays`, which are added when one of them is
-    /// needed. Keys of chunks must not contain a `/` after the array's path.
+    /// Returns this table of references with a source of the references to chunks of `arrays`, added when one of them
+    /// is needed. Keys of chunks must not contain a `/` after the array's path.
     #[must_use]
     pub fn with_arrays(
         self,
@@ -212,7 +213,7 @@ impl ReferenceTable {
         self.with_pending(Arc::new(PendingArrays { waiting, source }))
     }
 
-    /// Whether the table names a file on a server, going by the URL scheme.
+    /// Whether the table of references names a file on a server, going by the URL scheme.
     pub(super) fn has_servers(&self) -> bool {
         self.has_servers.load(Ordering::Relaxed)
     }
@@ -226,7 +227,7 @@ impl ReferenceTable {
         self.entries.insert_if(key, reference, |_| true).map(|_| ())
     }
 
-    /// Returns the reference of each key; `None` for a key that the table does not have.
+    /// Returns the reference of each key; `None` for a key that the table of references does not have.
     pub(super) fn find(&self, keys: &[&Key]) -> Result<Vec<Result<Option<Reference>>>> {
         if let Some(pending) = &self.pending {
             pending.load(&mut keys.iter().copied(), &self.entries)?;

@@ -510,7 +510,7 @@ fn product<T: Real>(a: Complex<T>, b: Complex<T>) -> Complex<T> {
     Complex(real, a.0.multiply(b.1).add(a.1.multiply(b.0)))
 }
 
-/// Divides complex numbers by R. L. Smith's algorithm (1962), in NumPy's order of operations.
+/// Divides complex numbers by Smith's algorithm (1962), in NumPy's order of operations.
 #[inline(always)]
 fn quotient<T: Real>(a: Complex<T>, b: Complex<T>) -> Complex<T> {
     let (real, imaginary) = (b.0.absolute(), b.1.absolute());

@@ -104,7 +104,7 @@ pub(super) fn loses_context(code: Code) -> bool {
     matches!(code, 700 | 702 | 710 | 714..=719)
 }
 
-/// `CUmemPoolProps`: pinned device memory of one GPU, not exportable.
+/// `CUmemPoolProps`: the properties of a memory pool to make, whose memory lies on one GPU and cannot be exported.
 #[repr(C)]
 pub(super) struct PoolProperties {
     pub(super) allocation_type: c_int,

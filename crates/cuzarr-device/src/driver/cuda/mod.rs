@@ -23,8 +23,8 @@ pub(crate) struct CudaBackend {
     properties: Properties,
 }
 
-/// Keeps the GPU's context current for the calling thread, until the value is dropped. `drop` makes the previous one
-/// current again.
+/// A guard that keeps the GPU's context current for the calling thread, until the guard is dropped. `drop` makes the
+/// previous one current again.
 struct Current<'a> {
     driver: &'a Driver,
     previous: *mut c_void,

@@ -9,14 +9,14 @@ use crate::driver::cuda::functions::{PoolAccess, PoolProperties};
 use crate::error::Result;
 use crate::lock::lock;
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
+/// CUDA's constant `CU_MEM_LOCATION_TYPE_DEVICE`: a pool's memory lies on a GPU.
 const LOCATION_DEVICE: c_int = 1;
 
 /// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the memory limit that the pool for memory in flight leaves to the pool for results. They serve
-/// the rest of a result's last piece, and blocks that do not fit into the limited pool.
+/// Number of pieces of the memory limit that the pool for working memory leaves to the pool for results. They serve the
+/// rest of a result's last piece, and blocks that do not fit into the limited pool.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -25,8 +25,8 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// The memory pools of one GPU.
 pub(super) struct Pools {
     results: usize,
-    /// Handle of the current pool for memory in flight. 0 if it was not made yet, or if the driver's pools cannot be
-    /// limited.
+    /// Handle of the current pool for memory that work uses besides its results. 0 if it was not made yet, or if the
+    /// driver's pools cannot be limited.
     bounded: RwLock<usize>,
     /// Handles of all size-limited pools that were ever made on the GPU, each with its size in bytes. None is
     /// destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of whole

@@ -64,11 +64,11 @@ pub struct DLDevice {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
-    /// 0 int, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool.
+    /// The kind of the type: 0 int, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool.
     pub code: u8,
-    /// Bits of one lane.
+    /// Number of bits of one lane, which is the whole element except in vector types.
     pub bits: u8,
-    /// Lanes of a vector type; 1 here.
+    /// Number of lanes (components) of a vector type; 1 in cuzarr.
     pub lanes: u16,
 }
 
@@ -80,9 +80,9 @@ pub struct DLTensor {
     pub data: *mut c_void,
     /// The device on which the array's memory lies.
     pub device: DLDevice,
-    /// Number of dimensions.
+    /// Number of dimensions of the array.
     pub ndim: i32,
-    /// Element type.
+    /// Type of the array's elements.
     pub dtype: DLDataType,
     /// Extents of the array's `ndim` dimensions.
     pub shape: *mut i64,
@@ -100,7 +100,8 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// The function that ends the array's life. Called once, by the code that took the structure over.
+    /// The function by which the consumer gives the array's memory back to the producer, and frees this structure.
+    /// Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -112,7 +113,8 @@ pub struct DLManagedTensorVersioned {
     pub version: DLPackVersion,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// The function that ends the array's life. Called once, by the code that took the structure over.
+    /// The function by which the consumer gives the array's memory back to the producer, and frees this structure.
+    /// Called once, by the code that took the structure over.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// Bits that the constants `FLAG_…` name, such as read-only memory.
     pub flags: u64,
@@ -153,7 +155,7 @@ pub trait Managed {
     /// Name of a capsule whose structure a consumer has taken; the capsule no longer owns it.
     const USED_CAPSULE: &'static CStr;
 
-    /// Ends the array's life: calls the structure's deleter, if it has one.
+    /// Gives the array's memory back to its producer: calls the structure's deleter, if it has one.
     ///
     /// # Safety
     /// Called once, with a live structure that belongs to the caller.

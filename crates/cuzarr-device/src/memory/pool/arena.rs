@@ -99,7 +99,7 @@ mod tests {
 
     const BASE: usize = 1 << 30;
 
-    /// Compares an arena with a model that records for each unit of memory whether it is in use. Blocks must never
+    /// Checks an arena against a model that records for each unit of memory whether it is in use. Blocks must never
     /// overlap or leave the piece. A block must come with every mark on its bytes that is not passed yet.
     #[test]
     fn blocks_never_overlap_and_carry_the_marks_of_their_bytes() {

@@ -36,7 +36,8 @@ thread_local! {
     static IN_FLIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets work use up to `limit_bytes` of a device's memory besides its results, until the value is dropped.
+/// A limit in force: until the value is dropped, work may use up to `limit_bytes` of a device's memory besides its
+/// results.
 pub struct Within {
     context: Option<&'static Context>,
     limit_bytes: u64,
@@ -94,7 +95,8 @@ pub(super) struct Limits {
     /// Number of bytes of device memory in flight, which running work uses besides its results.
     used_bytes: AtomicU64,
     small: Mutex<Small>,
-    /// Number of allocations of memory in flight that found no contiguous room, even after trimming and waiting.
+    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// was free.
     refusals: AtomicU64,
 }
 
@@ -111,7 +113,8 @@ impl Limits {
         self.most_bytes.load(Ordering::Relaxed)
     }
 
-    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
+    /// Number of allocations of memory in flight that the limit allowed, but for which no contiguous range of memory
+    /// was free.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -150,8 +153,8 @@ impl Limits {
         self.count.load(Ordering::Relaxed) > 0 && (1..SMALL_LIMITS_BYTES).contains(&self.most_bytes())
     }
 
-    /// Allocates `size_bytes` of memory in flight. `None` if there is no current work, the limit would be exceeded, or
-    /// there is no room.
+    /// Allocates `size_bytes` of memory in flight, which work uses besides its results. `None` if there is no current
+    /// work, the limit would be exceeded, or there is no room.
     pub(super) fn take(
         &self,
         context: &'static Context,
@@ -224,7 +227,7 @@ impl Limits {
         lock(&self.small).give_back(context, address, stream)
     }
 
-    /// Frees unused memory that is kept for work in flight. The device must be idle.
+    /// Frees unused memory that is kept for running work. The device must be idle.
     pub(super) fn trim(&self, context: &'static Context) -> Result<()> {
         lock(&self.small).clear(context)?;
         context.backend.trim_bounded()
@@ -236,7 +239,7 @@ impl Limits {
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Notes that `size_bytes` of memory in flight were freed.
+    /// Notes that `size_bytes` of the memory that work uses besides its results were freed.
     pub(super) fn give_back(&self, size_bytes: u64) {
         self.used_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
@@ -250,14 +253,14 @@ pub(super) enum Source {
     InFlight,
     /// An arena, which gives memory to work with a small memory limit.
     Small,
-    /// The driver directly, outside all pools.
+    /// The allocation came from the driver directly, outside all pools.
     Apart,
-    /// Host memory that the device can access.
+    /// The allocation is host memory that the device can access.
     Pinned(Block),
 }
 
 impl Source {
-    /// Whether the memory counts against the limit of memory in flight.
+    /// Whether memory from this source counts against the limit of memory that work uses besides its results.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Source::InFlight | Source::Small | Source::Pinned(_))
     }

@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// Keeps the name of a result in the counters until this value is dropped.
+/// A result's name in the counters of its device; dropping this value removes the name.
 pub(super) struct Named {
     pub(super) context: &'static Context,
     pub(super) address: usize,

@@ -36,8 +36,8 @@ use crate::stream::Stream;
 pub use budget::{Within, in_flight, within};
 pub use lent::lend;
 
-/// Allocates memory in flight from cuzarr's pool, on the device of `stream` and in the stream's order. On `cpu`,
-/// returns zeroed host memory.
+/// Allocates working memory (memory in flight) from cuzarr's pool, on the device of `stream` and in the stream's order.
+/// On `cpu`, returns zeroed host memory.
 ///
 /// # Errors
 /// `OutOfMemory`, after the pool was trimmed and tried again.
@@ -83,9 +83,9 @@ pub fn named_bytes(device: Device) -> BTreeMap<String, u64> {
 /// Memory counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Bytes in use now.
+    /// Bytes of the device's memory that are in use now.
     pub used_bytes: u64,
-    /// Largest number of bytes that were in use at once.
+    /// Largest number of bytes of the device's memory that were in use at once.
     pub peak_bytes: u64,
     /// Bytes that the pool has taken from the driver, in use or not.
     pub held_bytes: u64,
@@ -93,7 +93,8 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Number of times the pool was trimmed because the device was full.
     pub trims: u64,
-    /// Number of allocations of memory in flight that found no contiguous room, although the limit allowed them.
+    /// Number of allocations of working memory (not results) that the limit allowed, but for which no contiguous range
+    /// was free.
     pub refusals: u64,
     /// Bytes of pinned host memory that are allocated for the device, in use or not.
     pub pinned_bytes: u64,

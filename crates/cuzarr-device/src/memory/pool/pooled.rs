@@ -13,7 +13,7 @@ use crate::memory::pool::budget::{Limits, Source, is_in_flight};
 use crate::memory::pool::counters::{Counters, Named, out_of_memory};
 use crate::stream::Stream;
 
-/// Owns one allocation of cuzarr's pool, and frees it when the last view of it is dropped.
+/// One allocation of cuzarr's pool, which is freed when the last view of it is dropped.
 pub(crate) struct PooledMemory {
     pub(super) context: &'static Context,
     address: usize,
@@ -35,7 +35,7 @@ pub(crate) struct PooledMemory {
 /// Uses of memory by its home stream, on which it was allocated.
 #[derive(Default)]
 struct HomeUses {
-    /// Number of uses of the memory by its home stream since an event was last recorded behind them.
+    /// Number of uses of the memory by its home stream that have no event recorded behind them yet.
     open: usize,
     /// The last event that the home stream recorded; once it has passed, all uses before it are done.
     passed: Option<Event>,
@@ -192,7 +192,7 @@ impl PooledMemory {
     }
 }
 
-/// Allocates device memory for work in flight or for a result. If `is_in_flight`, it comes from the memory for work in
+/// Allocates device memory for running work or for a result. If `is_in_flight`, it comes from the memory for work in
 /// flight while there is room; otherwise from the pool for results or from the driver.
 fn take(context: &'static Context, size_bytes: usize, stream: usize, is_in_flight: bool) -> Result<(usize, Source)> {
     let limits = Limits::of(context);

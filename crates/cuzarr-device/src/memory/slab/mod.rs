@@ -40,7 +40,8 @@ use crate::memory::buffer::Buffer;
 use crate::memory::slab::ring::Lease;
 use crate::stream::Stream;
 
-/// Default size of a slab. It is large enough for copies at the bus's full speed.
+/// Default size in bytes of a slab, a block of pinned host memory. It is large enough for copies at the bus's full
+/// speed.
 pub const DEFAULT_SLAB_BYTES: usize = 16 << 20;
 
 /// Alignment of pieces, so that their copies on the device are aligned for wide loads.
@@ -74,8 +75,8 @@ impl Slab {
         self.size_bytes.saturating_sub(self.carved_bytes.next_multiple_of(PIECE_ALIGNMENT_BYTES))
     }
 
-    /// Carves the next piece of `size_bytes` from the slab, for any thread to fill; `None` if there is no room. The
-    /// piece begins at a multiple of 256 bytes. Its contents are unspecified.
+    /// Carves the next piece of `size_bytes` from the slab, for any thread to fill; `None` if the slab has no room for
+    /// it. The piece begins at a multiple of 256 bytes. Its contents are unspecified.
     pub fn carve(&mut self, size_bytes: usize) -> Option<SlabPiece> {
         if size_bytes > self.room_bytes() {
             return None;

@@ -13,7 +13,8 @@ use crate::memory::slab::Slab;
 use crate::memory::slab::copies::Copies;
 use crate::memory::slab::forward::Forward;
 
-/// Hands out slabs of one device, at most `limit_bytes` at once. Clones share the limit.
+/// A source of slabs (pinned host memory) for one device, which hands out at most `limit_bytes` at once. Clones share
+/// the limit.
 #[derive(Clone)]
 pub struct SlabRing(Arc<Ring>);
 
@@ -201,7 +202,7 @@ impl Drop for Ring {
 pub(super) struct Lease {
     ring: Arc<Ring>,
     leased_bytes: usize,
-    /// `None` only during `drop`.
+    /// The slab's memory; `None` only during `drop`.
     block: Option<Block>,
     pub(super) copies: Copies,
     pub(super) forward: OnceLock<Forward>,

@@ -50,14 +50,14 @@ c_layout! {
 /// Number of groups of eight elements (octets) that a thread handles in a tile.
 const OCTETS_PER_THREAD: usize = defined(BITS.text, "CUZARR_BITS_OCTETS") as usize;
 
-/// Which kernel of bits.cu to launch.
+/// The kernel of bits.cu that a launch runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Unpack,
     Pack,
 }
 
-/// Packs or unpacks `elems` elements of each chunk in `spans`.
+/// Packs or unpacks `elems` elements of each chunk whose place `spans` gives.
 pub(super) fn launch(
     way: Way,
     fields: &Fields,

@@ -48,8 +48,8 @@ impl Fields {
     }
 }
 
-/// Expands the packed numbers in `packed` into whole elements, `elems` for each span, in stream order. Bits that were
-/// not packed are 0.
+/// Expands the packed numbers of each chunk into `elems` whole elements, in stream order. Bits that were not packed are
+/// 0.
 ///
 /// # Errors
 /// `InvalidArgument` for impossible fields and spans; `MemorySpace`, `ReadOnly`, `OutOfMemory`, `DeviceFailed`.

@@ -13,8 +13,8 @@ use crate::stream::Stream;
 
 static CHECKSUM: KernelSource = KernelSource { name: "checksum", text: include_str!("checksum.cu"), headers: &[] };
 
-/// Largest and smallest size in bytes of the pieces into which spans are cut, to be summed in parallel. Large pieces
-/// cost less to join; small ones keep the device busy when there is little data.
+/// Largest and smallest size, in bytes, of the pieces into which a byte range is cut, so that many threads sum it in
+/// parallel. Large pieces cost less to join; small ones keep the device busy when there is little data.
 const LARGEST_PIECE_BYTES: usize = 64 << 10;
 const SMALLEST_PIECE_BYTES: usize = 4 << 10;
 /// Warps that run on a multiprocessor at once.
@@ -36,8 +36,8 @@ struct ChecksumEntry {
 // `ChecksumSpan` in checksum.cuh; checksum.cu checks the size, too.
 c_layout! { plain ChecksumEntry: 32 bytes { offset at 0, stored_offset at 8, bytes at 16, first_piece at 20, unit at 24, at at 28 } }
 
-/// Intermediate sums of `count` spans in device memory, from which the checksums are computed. They are ready when the
-/// kernels before have run.
+/// Intermediate sums of `count` byte ranges in device memory, from which the checksums are computed. They are ready
+/// when the kernels before have run.
 struct Summed {
     checksum: Checksum,
     count: usize,
@@ -102,7 +102,7 @@ fn sum(checksum: Checksum, data: &Buffer, spans: &[Span], stream: &Stream) -> Re
 }
 
 impl Summed {
-    /// Computes the checksums of all spans from the intermediate sums. Outputs that are `None` are not written.
+    /// Computes the checksums of all byte ranges from the intermediate sums. Outputs that are `None` are not written.
     fn finish(
         &self,
         big_endian: bool,

@@ -39,9 +39,9 @@ pub struct Span {
     pub bytes: Range<usize>,
     /// Byte offset of the four-byte checksum in the buffer of stored checksums.
     pub stored_offset_bytes: usize,
-    /// Index of the span's word in `statuses`, which reports a wrong checksum.
+    /// Index of the range's word in `statuses`, the buffer in which kernels report a wrong checksum.
     pub status: u32,
-    /// The position that an error message gives for this span.
+    /// The position that an error message gives for this byte range.
     pub at: u32,
 }
 
@@ -98,8 +98,9 @@ fn multiply(mut a: u32, mut b: u32, polynomial: u32) -> u32 {
     product
 }
 
-/// Compares the checksum of every span of `data` with the one in `stored` (big-endian there if `big_endian`). If they
-/// differ, puts `CUZARR_WRONG_CHECKSUM` and the span's `at` into its word of `statuses`. In stream order.
+/// Compares the checksum of every byte range of `data` with the stored one in `stored` (big-endian there if
+/// `big_endian`). If they differ, puts `CUZARR_WRONG_CHECKSUM` and the span's `at` into its word of `statuses`. In
+/// stream order.
 ///
 /// # Errors
 /// `InvalidArgument` for spans outside the buffers and more than 4 GiB in one, `MemorySpace`, `OutOfMemory`,

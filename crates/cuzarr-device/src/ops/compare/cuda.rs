@@ -16,9 +16,9 @@ static COMPARE: KernelSource = KernelSource { name: "compare", text: include_str
 /// When two elements count as equal, as the number that kernels read. `Equality` in compare.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Equality {
-    /// Bit for bit.
+    /// Two elements are equal if all their bits are.
     Bits = 0,
-    /// Bit for bit, but any two NaN parts are equal.
+    /// Two elements are equal if all their bits are, except that any two NaN parts (real or imaginary) are equal.
     Parts = 1,
     /// Compares numbers: -0.0 equals 0.0, and NaN equals nothing.
     Numbers = 2,

@@ -69,11 +69,11 @@ impl Reader {
 /// Which NaNs are equal when all elements are compared with one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nan {
-    /// NaNs with the same bits.
+    /// Two NaNs are equal if they have the same bits.
     Bits,
-    /// All NaNs.
+    /// Any two NaNs are equal.
     Any,
-    /// No NaNs.
+    /// No NaN equals any other, or itself.
     Never,
 }
 

@@ -17,8 +17,8 @@ static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str
 /// Number of elements that a thread handles in a tile.
 const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
-/// Where one chunk lies in the source and in the target, and which status word belongs to it. `ConvertSpan` in
-/// convert.cu.
+/// Where one chunk lies in the source and in the target, and the status word in which kernels report its errors.
+/// `ConvertSpan` in convert.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ConvertEntry {

@@ -15,15 +15,15 @@ use crate::stream::Stream;
 /// How a value between two representable values is rounded. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearer value; halfway, to the even one.
+    /// Rounds to the nearer of the two values; halfway, to the even one.
     NearestEven,
-    /// Towards zero.
+    /// Rounds towards zero.
     TowardsZero,
-    /// Up, to the greater value.
+    /// Rounds up, to the greater value.
     TowardsPositive,
-    /// Down, to the smaller value.
+    /// Rounds down, to the smaller value.
     TowardsNegative,
-    /// To the nearer value; halfway, away from zero.
+    /// Rounds to the nearer of the two values; halfway, away from zero.
     NearestAway,
 }
 
@@ -71,9 +71,9 @@ pub const MAX_PAIRS: usize = 1 << 16;
 /// How elements of one type become elements of another. `from` and `to` are integer or float types of 1 to 8 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// Element type of the source.
+    /// Type of the elements that are converted.
     pub from: DType,
-    /// Element type of the target.
+    /// Type that elements have after the conversion.
     pub to: DType,
     /// The rule for elements that `pairs` does not replace.
     pub rule: Rule,
@@ -82,14 +82,15 @@ pub struct Conversion {
     pub pairs: Vec<([u8; 8], [u8; 8])>,
 }
 
-/// Where one chunk lies in the source and in the target, and which status word belongs to it.
+/// Where one chunk lies in the source and in the target, and the status word in which kernels report its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Byte offset of the chunk in the source, a multiple of the element size.
     pub src_offset_bytes: usize,
     /// Byte offset of the chunk in the target, a multiple of the element size.
     pub dst_offset_bytes: usize,
-    /// Index of the chunk's word in `statuses`, which reports the first element that cannot be converted.
+    /// Index of the chunk's word in `statuses`, the buffer in which kernels report the first element that cannot be
+    /// converted.
     pub status: u32,
 }
 
@@ -109,8 +110,9 @@ pub fn is_supported(conversion: &Conversion) -> bool {
     real(*from) && real(*to) && ruled && pairs.len() <= MAX_PAIRS
 }
 
-/// Converts `elems` elements of each span of `src`, in stream order. `statuses` must be 0 before. If the new type
-/// cannot hold an element, the span's status becomes `CUZARR_NO_VALUE` with the byte offset of the first such element.
+/// Converts `elems` elements of each chunk from `src` to `dst`, in stream order. `statuses` must be 0 before. If the
+/// new type cannot hold an element, the span's status becomes `CUZARR_NO_VALUE` with the byte offset of the first such
+/// element.
 ///
 /// # Errors
 /// `Unsupported` for conversions that kernels cannot do; `InvalidArgument` for spans outside the buffers or not

@@ -32,7 +32,8 @@ struct DeltaEntry {
 // `Chunk` in delta.cu, which checks the size, too.
 c_layout! { plain DeltaEntry: 32 bytes { src_offset at 0, dst_offset at 8, bytes at 16, first_tile at 24, reserved at 28 } }
 
-/// The chunks that are not empty, and the number of their tiles.
+/// The chunks of one launch that are not empty, and the number of tiles (parts of chunks) that these chunks have in
+/// all.
 struct Tiling {
     entries: Vec<DeltaEntry>,
     tiles: u32,

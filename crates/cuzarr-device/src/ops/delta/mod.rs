@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 
-/// Alignment of chunks in both buffers, in bytes.
+/// Alignment, in bytes, of each chunk in the source buffer and in the target buffer.
 pub const ALIGNMENT_BYTES: usize = 16;
 
 /// Where one chunk lies in the source and in the target. The two may be the same bytes, but must not overlap otherwise.

@@ -56,7 +56,8 @@ impl Downsampling {
         METHODS.into_iter().find(|one| one.name() == name)
     }
 
-    /// Number of elements beyond each side of a box that also count, along a dimension with this factor.
+    /// Number of elements beyond each side of a box that its result also depends on, along a dimension with this
+    /// factor.
     pub const fn reach(self, factor: u64) -> u64 {
         match self {
             // The elements between the edge of the box and four standard deviations from its middle: 4/3 f - (f - 1) /

@@ -15,7 +15,7 @@ pub enum Arithmetic {
     Round,
 }
 
-/// Applies one step of arithmetic to a value of this type. Bool and complex numbers stay unchanged:
+/// A number type to whose values a step of arithmetic can be applied. Bool and complex numbers stay unchanged:
 /// `Tail::check` refuses such steps.
 pub(crate) trait Compute: Copy {
     fn compute(self, operation: Arithmetic, operand: Self) -> Self;

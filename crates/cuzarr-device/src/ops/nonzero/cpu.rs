@@ -4,9 +4,9 @@ use crate::threads::{Threads, cores};
 
 /// Number of bytes that are skipped at once if all are 0.
 const BLOCK: usize = 64;
-/// Fewest bytes that are worth a thread.
+/// Fewest bytes of a mask for whose search a further thread is worth its cost.
 const THREAD_BYTES: usize = 1 << 20;
-/// Most threads that a search uses. With more, they would wait for memory.
+/// Largest number of threads that search one mask. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
 
 /// Returns the positions of the bytes of a mask that are not 0.

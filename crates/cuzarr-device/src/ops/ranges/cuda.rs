@@ -12,7 +12,7 @@ use crate::stream::Stream;
 
 static RANGES: KernelSource = KernelSource { name: "ranges", text: include_str!("ranges.cu"), headers: &[] };
 
-/// Size of the largest unit that a thread copies, in bytes.
+/// Largest number of bytes (a unit) that a thread copies at once.
 const MOST_UNIT_BYTES: usize = 16;
 /// Largest number of units in one piece of a range; one warp copies a piece. Longer ranges are cut, so that many warps
 /// share them.

@@ -14,7 +14,7 @@ use crate::stream::Stream;
 pub struct ElementRange {
     /// Number of the array from which elements are copied.
     pub source: usize,
-    /// Index of the first element there.
+    /// Index of the range's first element in the array from which elements are copied.
     pub start: usize,
     /// Index in the target to which the first element is copied.
     pub target: usize,

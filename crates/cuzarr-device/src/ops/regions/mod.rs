@@ -12,7 +12,8 @@ pub(crate) mod lower;
 pub(crate) struct Item {
     pub(crate) src_offset: i64,
     pub(crate) dst_offset: i64,
-    /// Offset and size of the packed chunk, for packings that are not strided.
+    /// Byte offset of the packed chunk that contains the box, for packings that are not strided; `chunk_bytes` is its
+    /// size.
     pub(crate) chunk_offset: i64,
     pub(crate) chunk_bytes: u64,
     pub(crate) extents: Vec<usize>,

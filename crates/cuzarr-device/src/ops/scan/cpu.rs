@@ -79,8 +79,8 @@ pub(super) fn scan(values: NdBuffer, lines: Lines, operation: Scan) -> Result<Nd
     }
 }
 
-/// Computes running sums or products of all lines, in place. Neighbouring lines advance together, row by row, so that
-/// memory is read in its order.
+/// Computes running sums or products of all lines of an array along one dimension, in place. Neighbouring lines advance
+/// together, row by row, so that memory is read in its order.
 ///
 /// A stored value serves as the total before the next element, although its NaN is the canonical one: whatever is combined
 /// with a NaN is a NaN again.

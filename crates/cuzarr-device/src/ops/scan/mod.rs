@@ -19,9 +19,9 @@ const SEGMENT: u64 = defined(TEXT, "CUZARR_SCAN_SEGMENT") as u64;
 /// The operation that combines an element with all elements before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// Running sums.
+    /// Running sums: each element of the result is the sum of an element and all elements before it.
     Sum = defined(TEXT, "CUZARR_SCAN_SUM") as isize,
-    /// Running products.
+    /// Running products: each element of the result is the product of an element and all elements before it.
     Product = defined(TEXT, "CUZARR_SCAN_PRODUCT") as isize,
 }
 

@@ -25,15 +25,15 @@ pub struct Span {
 /// The unit that is shuffled: bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// First the first bytes of all units, then all second bytes, and so on.
+    /// Bytes are shuffled: first come the first bytes of all units, then all second bytes, and so on.
     Bytes,
-    /// First bit 0 of byte 0 of all elements, then bit 1, and so on, in groups of 8 elements, as bitshuffle and Blosc
-    /// do.
+    /// Bits are shuffled in groups of 8 elements, as by bitshuffle and Blosc: first bit 0 of byte 0 of all elements,
+    /// then bit 1, and so on.
     Bits,
 }
 
-/// Shuffles every span, in units of `unit_bytes` bytes, in stream order. Bytes that do not fill a unit (for bits, a
-/// group of 8 units) follow unchanged.
+/// Shuffles every byte range (span) of the source into the target, in units of `unit_bytes` bytes, in stream order.
+/// Bytes that do not fill a unit (for bits, a group of 8 units) follow unchanged.
 ///
 /// # Errors
 /// `InvalidArgument` for spans outside the buffers and units of 0 bytes, `MemorySpace`, `OutOfMemory`, `DeviceFailed`.
@@ -48,7 +48,7 @@ pub fn shuffle(
     run(true, kind, src, dst, spans, unit_bytes, stream)
 }
 
-/// Puts every span that [`shuffle`] shuffled back into its original order, in stream order.
+/// Puts every byte range that [`shuffle`] shuffled back into its original order, in stream order.
 ///
 /// # Errors
 /// Those of [`shuffle`].
@@ -157,7 +157,7 @@ fn boxes(spans: &[Span], forward: bool, unit_bytes: usize) -> RegionBoxes {
     RegionBoxes { access_bytes: unit_bytes, src_strides: strides.clone(), dst_strides: strides, items: items.collect() }
 }
 
-/// Copies the end of each span unchanged, because it is too short to be shuffled. `whole` gives the size of the
+/// Copies the end of each byte range unchanged, because it is too short to be shuffled. `whole` gives the size of the
 /// shuffled part.
 fn copy_rests(spans: &[Span], ends: Ends<'_>, whole: impl Fn(usize) -> usize, stream: &Stream) -> Result<()> {
     let items = spans.iter().map(|span| {

@@ -1,5 +1,6 @@
-//! Rounding with integer arithmetic: of floats (M. Klöwer et al., "Compressing atmospheric data into its real
-//! information content", 2021) and of integers (`bitround` of zarr-extensions).
+//! Rounds floats and integers to fewer bits, with integer arithmetic. Floats are rounded as by M. Klöwer et al.
+//! ("Compressing atmospheric data into its real information content", 2021), integers as by `bitround` of
+//! zarr-extensions.
 
 use crate::array::dtype::{DType, DTypeKind};
 

@@ -35,7 +35,8 @@ pub(crate) struct Steps {
     steps: [Step; MAX_STEPS],
 }
 
-/// How the packed elements of a launch lie in memory, and whether both sides are aligned. `Packed` in elements.cu.
+/// How the packed elements of a launch lie in memory, and whether they and the nd-buffer's elements are aligned.
+/// `Packed` in elements.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
@@ -149,8 +150,8 @@ impl ElementStep {
     }
 }
 
-/// Size of the unit whose bytes are reversed after all steps; 1 if none are reversed. `None` if there is any other
-/// step.
+/// Size of the unit whose bytes all these steps together reverse in an element; 1 if none are reversed. `None` if there
+/// is any other step.
 pub(crate) fn swap_unit(steps: &[ElementStep]) -> Option<usize> {
     let mut unit = 1;
     for step in steps {

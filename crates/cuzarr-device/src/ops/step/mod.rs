@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cast;
 use crate::ops::element::arithmetic::Arithmetic;
 
-/// One change of an element. Steps are listed in the order of reading (packed → nd-buffer).
+/// One change that each element undergoes on the way between packed memory and an nd-buffer. Steps are listed in the
+/// order of reading (packed → nd-buffer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ElementStep {
     /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
@@ -25,7 +26,7 @@ pub enum ElementStep {
         /// Element type after the conversion.
         to: DType,
     },
-    /// Arithmetic in `dtype` with a constant.
+    /// Computes with each element and a constant, in the type `dtype`.
     Arithmetic {
         /// The arithmetic operation, such as an addition.
         operation: Arithmetic,
@@ -46,7 +47,7 @@ pub enum ElementStep {
     /// Rounds an integer, half to even, so that at most `kept_bits` bits remain, counted from the highest set bit (see
     /// [`bits`]).
     RoundInteger {
-        /// An integer type.
+        /// The integer type of the elements that are rounded.
         dtype: DType,
         /// Number of highest bits that remain of the integer, at least 1.
         kept_bits: u32,

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 
 use crate::ops::lanes::{Vector, transpose_square};
 
-/// One dimension of a copy: its extent, and its byte strides on both sides.
+/// One dimension of a copy: its extent, and its byte strides in the source and in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dimension {
     pub extent: usize,

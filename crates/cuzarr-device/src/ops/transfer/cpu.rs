@@ -18,20 +18,20 @@ const TILE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Direction {
-    /// Packed memory → array.
+    /// Elements move from packed memory to the array.
     Read,
-    /// Array → packed memory.
+    /// Elements move from the array to packed memory.
     Write,
 }
 
 /// Where the packed elements of a box lie.
 #[derive(Clone, Copy)]
 enum Packed {
-    /// At byte strides from the given pointer.
+    /// The packed elements lie at byte strides from the given pointer.
     Plain(*mut u8),
-    /// In a byte-shuffled chunk, at element indices that begin at `first`.
+    /// The packed elements lie in a byte-shuffled chunk, at element indices that begin at `first`.
     Shuffled { chunk: *mut u8, chunk_bytes: usize, unit_bytes: usize, first: usize },
-    /// In a chunk of bits, at element indices that begin at `first`.
+    /// The packed elements lie in a chunk of bits, at element indices that begin at `first`.
     Bits { chunk: *mut u8, first: usize },
 }
 
@@ -130,8 +130,8 @@ unsafe fn move_boxes(direction: Direction, steps: Steps<'_>, packed: *mut u8, tr
 /// fewer, elements are moved one by one.
 const WORTH_A_COPY: usize = 32;
 
-/// The elements along one dimension of a box, and the strides that lead to them on both sides of a copy. The array's
-/// stride is in bytes, the packed side's stride in its own unit.
+/// The elements along one dimension of a box, and their strides in packed memory and in the array. The array's stride
+/// is in bytes, the packed side's stride in its own unit.
 struct Line<'a> {
     extent: usize,
     packed: isize,
@@ -428,8 +428,8 @@ impl Mover<'_> {
         }
     }
 
-    /// Whether rows that are packed on both sides need no scratch memory: every step can be done in place, in the
-    /// target. When writing with steps, the packed side must also be plain.
+    /// Whether rows that are packed in source and target need no scratch memory: every step can be done in place, in
+    /// the target. When writing with steps, the packed side must also be plain.
     fn goes_direct(&self, packed: Packed) -> bool {
         match self.direction {
             Direction::Read => self.steps.are_in_place(),
@@ -439,7 +439,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves rows that are packed on both sides, in pieces that fit the cache.
+    /// Moves rows that are packed in source and target, in pieces that fit the cache.
     ///
     /// # Safety
     /// The conditions of [`Mover::move_box`].

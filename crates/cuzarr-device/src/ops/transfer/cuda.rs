@@ -64,7 +64,8 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// Describes elements that move as a tail says, from or to an nd-buffer with these strides.
+    /// Describes elements that are packed and changed as a tail says, and move from or to an nd-buffer with these
+    /// strides.
     fn of<'a>(direction: Direction, tail: &Tail, strides: &'a [isize]) -> Sides<'a> {
         // A shuffle of single bytes changes nothing.
         let packing = match tail.packing {
@@ -191,8 +192,8 @@ fn move_boxes(
     }
 }
 
-/// The boxes of a transfer, with byte strides and offsets on both sides. In a shuffled chunk, offsets are those before
-/// shuffling. Among packed bits, they count bits.
+/// The boxes of a transfer, with byte strides and offsets in packed memory and in the nd-buffer. In a shuffled chunk,
+/// offsets are those before shuffling. Among packed bits, they count bits.
 fn boxes_of(boxes: &[TransferBox], packed_strides: &[isize], sides: &Sides<'_>) -> RegionBoxes {
     let width = if sides.packing == Packing::Bits { 1 } else { sides.packed.size_bytes() as i64 };
     let packed_strides: Vec<i64> = packed_strides.iter().map(|&stride| stride as i64 * width).collect();
@@ -379,7 +380,7 @@ fn element_boxes(
     })
 }
 
-/// Moves elements that are neighbours on both sides, four at once. Returns the boxes that do not allow this.
+/// Moves elements that are neighbours in source and target, four at once. Returns the boxes that do not allow this.
 fn quad_boxes(
     boxes: RegionBoxes,
     ends: Ends<'_>,
@@ -529,8 +530,8 @@ struct ListedAxis {
     dim: Option<usize>,
     packed: i64,
     array: i64,
-    /// If the dimension has an index list: the first position that the boxes use, and the index of its entry in the
-    /// table.
+    /// If the dimension has an index list: the first position that the boxes use, and where its pairs begin in the
+    /// launch's table.
     listed: Option<(usize, u32)>,
 }
 

@@ -136,7 +136,7 @@ pub struct Scatter<'a> {
 }
 
 impl<'a> Scatter<'a> {
-    /// Moves all boxes of a transfer.
+    /// Describes the move of all boxes of a transfer from `packed` to `target`, for `scatter_all_on`.
     pub fn all(packed: &'a Buffer, transfer: &'a Transfer, target: &'a NdBuffer) -> Scatter<'a> {
         Scatter { packed, transfer, range: 0..transfer.boxes.len(), target }
     }

@@ -9,16 +9,15 @@ use crate::ops::step::{ElementStep, check_steps};
 /// How elements are packed in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
-    /// One element after the other.
+    /// The elements lie one after the other, without gaps and not shuffled.
     Plain,
-    /// Byte-shuffled, as by the shuffle of numcodecs and HDF5: first the first bytes of all units of `unit_bytes`, then
-    /// all second bytes, and so on. Bytes that do not fill a unit follow unchanged. The unit may differ from the
-    /// element.
+    /// The elements are byte-shuffled as by numcodecs and HDF5: first the first bytes of all units, then all second
+    /// bytes, and so on. Bytes that do not fill a unit follow unchanged. The unit may differ from the element.
     Shuffled {
         /// Size of a shuffled unit in bytes.
         unit_bytes: usize,
     },
-    /// One bit per element, most significant bit first like `numpy.packbits`. For bool only.
+    /// Each element is one bit, most significant bit first like `numpy.packbits`. For bool only.
     Bits,
 }
 
@@ -44,7 +43,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Makes a tail for plainly packed elements that move unchanged.
+    /// Makes a tail for elements that lie one after the other and move unchanged.
     pub fn plain(dtype: DType) -> Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
