@@ -499,15 +499,15 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Number of values to request by one call of the Python code. More than one if the store fetches values in
+    /// Number of values that one call of the store's Python code requests. More than one if the store fetches values in
     /// parallel.
     requests_at_once: usize,
     /// Whether the Python code accepts requests and delivers their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether the sizes of values are cheap to ask for, and values are large. Then memory is reserved before a value
-    /// is requested.
+    /// Whether the Python store has large values, and tells the size of a value cheaply. Then memory is reserved before
+    /// a value is requested.
     has_sizes: bool,
     /// Whether the store returns a value's version together with a part of the value.
     has_versions: bool,

@@ -40,7 +40,8 @@ def check_client(client: Any) -> None:
 
 
 def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
-    """Refuses work that a cluster cannot do: without a client, with ``resume``, or with sources that other processes cannot read.
+    """Refuses a call that a dask cluster cannot carry out: without a client, with ``resume``, or with sources that other processes cannot
+    read.
 
     Raises
     ------
@@ -126,11 +127,11 @@ class Cluster:
             tell(number)
 
     def results(self, items: Sequence[Any]) -> Iterator[Any]:
-        """Computes the result for each item by one task, and yields the results in the order of the items."""
+        """Computes a result for each item by one dask task, and yields the results in the order of the items."""
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """Submits one task for each item, and yields the results in the order of the items.
+        """Submits the call ``work(item)`` as one dask task for each item, and yields the results in the order of the items.
 
         At most a few tasks for each thread of the cluster wait or hold results.
         """

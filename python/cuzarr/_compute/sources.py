@@ -1,4 +1,4 @@
-"""Interfaces of stored arrays and groups for computations, and the functions that open and create them."""
+"""Interfaces of stored arrays and groups that computations use, and access to the functions that open and create arrays and groups."""
 
 from __future__ import annotations
 

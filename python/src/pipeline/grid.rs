@@ -144,9 +144,9 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
-    /// Makes the box of an array of shape `shape`; `None` if it leaves the array or is empty. If the box ends within a
-    /// chunk, the grid includes the whole chunk, so that elements beyond the array's edge are kept. With `keep_beyond`,
-    /// the grid has only whole chunks.
+    /// Makes the grid for a box inside an array of shape `shape`; `None` if the box is empty or leaves the array. If
+    /// the box ends within a chunk, the grid includes the whole chunk, so that elements beyond the array's edge are
+    /// kept. With `keep_beyond`, the grid has only whole chunks.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],
