@@ -131,7 +131,7 @@ class Cluster:
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """Submits the call ``work(item)`` as one dask task for each item, and yields the results in the order of the items.
+        """Submits one dask task, a call of ``work``, for each item, and yields the results in the order of the items.
 
         At most a few tasks for each thread of the cluster wait or hold results.
         """

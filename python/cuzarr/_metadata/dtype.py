@@ -83,7 +83,7 @@ class DataType:
 
     @property
     def is_variable(self) -> bool:
-        """Whether elements are of variable length."""
+        """Whether elements have variable length, such as strings of any length."""
         return self.name in ("string", "variable_length_bytes")
 
     @property

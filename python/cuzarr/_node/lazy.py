@@ -76,7 +76,8 @@ class _Product:
         return tuple(len(self.along[axis]) for axis in self.order)  # type: ignore[arg-type]
 
     def select(self, items: tuple[Any, ...]) -> _Product:
-        """Selects from this view, by one selector for each of its dimensions: an integer, a slice or a list of indices."""
+        """The selection that results from selecting in the view again, by an integer, a slice or a list of indices for each dimension of
+        the view."""
         along, order = list(self.along), []
         for axis, item in zip(self.order, items, strict=True):
             own = along[axis]
@@ -87,7 +88,7 @@ class _Product:
         return _Product(tuple(along), tuple(order))
 
     def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
-        """Converts points of this view to points of the stored array."""
+        """Converts points, given by index arrays for the dimensions of this view, to points of the stored array."""
         found: list[Any] = list(self.along)
         for axis, chosen in zip(self.order, indices, strict=True):
             found[axis] = _part(found[axis], chosen)
@@ -193,7 +194,7 @@ class _Listed:
 
 
 def _part(own: Any, item: Any) -> range | Indices:
-    """Applies a slice or a list of positions to a range or a list of indices. Returns the selected part of it."""
+    """Selects from a range or a list of indices, by a slice or a list of positions. Returns the selected part of it."""
     if isinstance(item, slice):
         return own[item]  # type: ignore[no-any-return]
     places = np.asarray(item, np.intp)
@@ -201,7 +202,7 @@ def _part(own: Any, item: Any) -> range | Indices:
 
 
 def _is_even(one: range | Indices) -> bool:
-    """Whether indices are a rising range, which the Rust side can read without a list."""
+    """Whether indices rise by a constant step, so that the Rust side can read them by start, count and step."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
 
 

@@ -47,7 +47,8 @@ def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
-    """Reads an array's stored metadata again. Other objects for the array may have changed them."""
+    """Reads an array's metadata again from the store, under a lock, before its shape is changed. Other objects for the array may have
+    changed them."""
     return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
 
 

@@ -47,11 +47,12 @@ class Cells:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Number of cells along each axis."""
+        """Number of cells (blocks of whole chunks) along each sample axis."""
         return tuple(len(edge) - 1 for edge in self.edges)
 
     def touched(self, starts: Ints, window: tuple[tuple[int, int], ...]) -> tuple[Ints, Ints]:
-        """The first and the last cell that samples at these positions touch along each axis."""
+        """For samples at the positions ``starts``, the first and the last cell (block of whole chunks) that each touches along each
+        axis."""
         lowest, highest = np.empty_like(starts), np.empty_like(starts)
         for axis, ((first, stop), edge) in enumerate(zip(window, self.edges, strict=True)):
             lowest[:, axis] = np.searchsorted(edge, starts[:, axis] + first, side="right") - 1
@@ -66,7 +67,7 @@ class Cells:
         return numbers
 
     def box(self, cell: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The start and the end of a cell along each axis."""
+        """The start and the end, along each sample axis, of the cell (block of whole chunks) with a flat number."""
         places = np.unravel_index(cell, self.grid)
         starts = tuple(int(edge[place]) for edge, place in zip(self.edges, places, strict=True))
         return starts, tuple(int(edge[place + 1]) for edge, place in zip(self.edges, places, strict=True))
@@ -138,7 +139,8 @@ def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
 
 
 def joined(edges: Ints, least: int) -> Ints:
-    """Joins neighbouring chunks to cells, and returns the edges of the cells. Each cell but the last has at least ``least`` elements."""
+    """Joins neighbouring chunks along an axis to cells of at least ``least`` chunks, and returns the edges of the cells. Each cell but the
+    last has at least ``least`` elements."""
     if int(np.diff(edges[:-1]).min(initial=least)) >= least:
         return edges
     chosen, end = [0], int(edges[-1])

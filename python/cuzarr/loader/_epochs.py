@@ -149,8 +149,8 @@ class EpochDataset:
         return 0 if pending is None else pending.batches
 
     def _begin(self, divide: Callable[[int, int], list[Share]]) -> tuple[Progress, Share]:
-        """Begins a pass over an epoch, from the loaded state if there is one. Returns its progress, and this process's share of the rank's
-        batches.
+        """Begins to read an epoch in this process: from its start, or from the loaded state if there is one. Returns its progress, and this
+        process's share of the rank's batches.
 
         ``divide`` returns the share of each worker, given the number of workers and the number of batches of the rank that were taken.
         """

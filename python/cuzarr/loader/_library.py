@@ -70,7 +70,7 @@ class Library:
         return matrix
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> Any:
-        """Converts numbers about a batch, such as positions of its samples, to the type that the user gets; they stay on the host."""
+        """Converts a NumPy array about a batch, such as the positions of its samples, to an array on the host of the user's framework."""
         return numbers
 
     # Copies.

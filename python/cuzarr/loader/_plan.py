@@ -22,7 +22,7 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """How many bytes an epoch may hold in memory, by purpose.
+    """How many bytes of chunks an epoch may hold in memory, for mixing samples, and for reading ahead.
 
     ``mixed_bytes`` are for mixing samples, and ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the mixed bytes
     are read before the first sample comes.
@@ -126,7 +126,8 @@ def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[li
 
 
 class _Growth:
-    """Chooses the order in which an epoch reads cells, one cell after the other. A time is the number of bytes read so far."""
+    """Chooses the order in which an epoch reads cells (blocks of whole chunks), by adding one cell after the other. A time is the number of
+    bytes read so far."""
 
     def __init__(self, groups: list[list[int]], cell_bytes: Ints, limits: Limits, random: np.random.Generator | None) -> None:
         self.groups, self.cell_bytes, self.limits, self.random = groups, cell_bytes, limits, random
@@ -162,8 +163,9 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """An unread cell for which a cell in memory waits, because some samples touch both. The frontier is the set of read cells that wait
-        for a neighbour. ``None`` if the frontier may grow or is empty, or the order is not random."""
+        """The next unread cell (block of whole chunks) that completes samples which also touch a cell in memory; ``None`` without such
+        samples. The frontier is the set of read cells that wait for a neighbour. ``None`` if the frontier may grow or is empty, or the
+        order is not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.
@@ -199,7 +201,8 @@ class _Growth:
         self.time += int(self.cell_bytes[cell])
 
     def _finish(self, group: int) -> None:
-        """Marks a group of samples as ready, because all of its cells have been read. Cells that were dropped are read again."""
+        """Marks a group of samples as ready to be cut out, because all cells (blocks of whole chunks) that they touch have been read. Cells
+        that were dropped are read again."""
         for cell in self.groups[group]:
             if cell in self.dropped:
                 self._enter(cell)

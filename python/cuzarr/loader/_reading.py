@@ -66,7 +66,8 @@ class Counts(Taken):
 
 
 class Held:
-    """Base class of the cells that a pass holds in memory. It holds cells until their last sample was copied to a batch.
+    """Base class of the objects that hold cells (blocks of whole chunks) in memory while an epoch is read. It holds cells until their last
+    sample was copied to a batch.
 
     Parameters
     ----------
@@ -98,7 +99,8 @@ class Held:
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
-        """Reads the cells that one call of :meth:`enter` registered. A thread calls it, while samples may be copied from other cells."""
+        """Reads the elements of the cells (blocks of whole chunks) that one call of :meth:`enter` registered. A thread calls it, while
+        samples may be copied from other cells."""
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
@@ -120,8 +122,8 @@ class Held:
     # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Marks cells, given as entries of the reading plan, as needed until the last sample in them is copied. Returns the parts to
-        read."""
+        """Marks cells (blocks of chunks), given as indices into the plan's reading order, as needed until their last sample is copied to a
+        batch. Returns the parts to read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -133,11 +135,11 @@ class Held:
         return wanted
 
     def expired(self, place: int) -> list[int]:
-        """The held cells that are needed by no sample at position ``place`` of the plan's order or later."""
+        """The cells (blocks of chunks) in memory that no sample at position ``place`` of the plan's order, or later, needs."""
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Drops cells from memory that no further sample needs."""
+        """Drops ``cells`` (blocks of chunks), which no further sample needs, from memory."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)
@@ -172,7 +174,7 @@ class Source:
 
 
 class Pass:
-    """One pass over the planned samples of an epoch: makes batches of them. A thread reads the next cells.
+    """Reads one worker's part of an epoch in its planned order, and makes batches of its samples. A thread reads the next cells.
 
     Parameters
     ----------
@@ -207,7 +209,8 @@ class Pass:
         return batch
 
     def _group(self) -> list[int]:
-        """The cells that one call reads next, as entries of the reading plan: as many as fit into ``group_bytes``."""
+        """The cells (blocks of chunks) to read next in one call, as indices into the plan's reading order: as many as fit into
+        ``group_bytes``."""
         plan, sizes = self.held.plan, self.held.cells.sizes
         entries: list[int] = []
         total = 0
@@ -228,7 +231,7 @@ class Pass:
             self.held.read(wanted)
 
     def _take(self, pool: ThreadPoolExecutor) -> None:
-        """Waits until the next cells have been read."""
+        """Waits until the next cells (blocks of chunks) have been read into memory."""
         if self.reading is None:
             self._start(pool)
         assert self.reading is not None
@@ -238,7 +241,7 @@ class Pass:
         self._read_ahead(pool)
 
     def _read_ahead(self, pool: ThreadPoolExecutor) -> None:
-        """Begins to read the next cells if there is room for them."""
+        """Begins to read the next cells (blocks of chunks) on a thread, if the memory limit allows it."""
         if self.reading is not None or self.next_entry >= len(self.held.plan.cells):
             return
         size = sum(int(self.held.cells.sizes[self.held.plan.cells[entry]]) for entry in self._group())

@@ -100,7 +100,7 @@ class StoredRows(Source):
 
 @dataclass
 class _Piece:
-    """The elements of all blocks of rows that one call has read, in one array, and the number of these blocks that are still needed.
+    """Matrix elements in memory that one call has read: those of several blocks of rows, and how many of these blocks are still needed.
 
     Their memory is one array, because gathering from few arrays takes few launches on a GPU.
     """

@@ -62,7 +62,7 @@ class Order:
     are_apart: bool
 
     def part(self, start: int, count: int) -> Order:
-        """The ``count`` samples from index ``start`` on."""
+        """The part of this order that has ``count`` samples, from the one with index ``start`` on."""
         own = slice(start, start + count)
         return Order(self.starts[own], self.lowest[own], self.highest[own], self.are_apart)
 

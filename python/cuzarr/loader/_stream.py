@@ -143,7 +143,7 @@ class _Counts(Taken):
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Counts a batch that was returned to the user."""
+        """Adds one batch, which was returned to the user, to the counts of batches, samples, bytes and times."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped
@@ -349,8 +349,8 @@ def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Call
 
 
 def _shares_in_turn(workers: int, done: int) -> list[Share]:
-    """Divides a stream's batches among the workers of a rank, if ``done`` of the batches were already taken: PyTorch takes batches from the
-    workers in turn."""
+    """Divides a stream's batches among the worker processes of a rank, if ``done`` of the batches were already taken: PyTorch takes batches
+    from the workers in turn."""
     own = [(worker + done) % workers for worker in range(workers)]
     return [Share(number, skipped=len(range(number, done, workers))) for number in own]
 

@@ -126,7 +126,7 @@ class Scaling:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether elements are multiplied, or something is added, before the mean is subtracted."""
+        """Whether this formula multiplies elements, or adds a number, before it subtracts the mean."""
         return not (_is_number(self.factor, 1) and _is_number(self.shift, 0))
 
     @property
@@ -220,7 +220,8 @@ class Part:
 
 
 class Form:
-    """Remembers how the user passed arrays: one array, several, or several by name. Results have the same form.
+    """How the user passed the arrays of a data set (one, several, or several by name), so that batches get the same form. Results have the
+    same form.
 
     Attributes
     ----------
