@@ -114,13 +114,13 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------------- choices
 
 AccessMode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
-"""Access mode: read only, read and write, create if missing, replace, or create only."""
+"""How an array or group is opened: read only (``"r"``), read and write, create if missing, replace, or create only."""
 
 Device: TypeAlias = Literal["cpu", "cuda"] | str
 """A device: ``"cpu"``, ``"cuda"``, or a certain GPU such as ``"cuda:1"``."""
 
 Order: TypeAlias = Literal["C", "F"]
-"""Memory order: the last (``"C"``) or the first index (``"F"``) changes fastest."""
+"""Order of an array's elements in memory: the last (``"C"``) or the first index (``"F"``) changes fastest."""
 
 ZarrFormat: TypeAlias = Literal[2, 3]
 """The version of the Zarr specification that an array or a group follows."""
@@ -131,7 +131,7 @@ Scalar: TypeAlias = complex | str | bytes | np.generic | date | timedelta
 """One element: a number, text, bytes or a date. ``complex`` includes ``bool``, ``int`` and ``float``."""
 
 ShapeLike: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
-"""Extents in elements: one number for an array of one dimension, or one number for each dimension."""
+"""Shape of an array: one number of elements for each dimension, or a single number for an array of one dimension."""
 
 Axis: TypeAlias = int | str | tuple[int | str, ...] | None
 """Dimensions by number or name; ``None`` stands for all dimensions."""
@@ -166,14 +166,14 @@ class _SupportsGetConfig(Protocol):
 
 
 class _NativeType(Protocol):
-    """A data type object from ``cuzarr.dtype``."""
+    """An element type, given by an object of ``cuzarr.dtype``."""
 
     @property
     def native(self) -> np.dtype[Any]: ...
 
 
 class _ZarrType(Protocol):
-    """A data type object of zarr-python."""
+    """An element type, given by an object of zarr-python."""
 
     def to_native_dtype(self) -> np.dtype[Any]: ...
 
@@ -206,13 +206,13 @@ Selection: TypeAlias = (
 """A selection between brackets: integers, slices, index arrays and masks, names of fields, and a tuple of these."""
 
 Chunks: TypeAlias = SupportsIndex | Iterable[SupportsIndex | Sequence[SupportsIndex] | None] | Literal["auto"]
-"""Shape of a chunk: a number for each dimension, or one number for all. ``-1`` means a whole dimension, and ``False`` the whole array.
-With ``"auto"``, cuzarr chooses. Lists for dimensions give chunks of different lengths.
+"""Shape of the chunks of a new array: a number for each dimension, or one number for all. ``-1`` means a whole dimension, and ``False`` the
+whole array. With ``"auto"``, cuzarr chooses. Lists for dimensions give chunks of different lengths.
 """
 
 
 Shards: TypeAlias = Chunks | Mapping[str, Any] | None
-"""Shape of a shard, or ``{"shape": …, "index_location": "start"}``. ``None`` stores every chunk as a separate object."""
+"""Shape of the shards of a new array, or ``{"shape": …, "index_location": "start"}``. ``None`` stores every chunk as a separate object."""
 
 CompressorName: TypeAlias = Literal["none", "zstd", "gzip", "lz4", "blosc:lz4", "blosc:zstd", "blosc:lz4hc", "blosc:zlib"] | str
 """A compressor by its short name, with a level if it has levels: ``"zstd:5"``."""
@@ -254,11 +254,11 @@ BytesValue: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | Sup
 """Bytes to store, or an array or a buffer on any device, whose elements are stored in C order."""
 
 Frame: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | SupportsDLPack
-"""Encoded bytes on the host, or in an array on any device."""
+"""The bytes of one encoded chunk (a frame): on the host, or in an array on any device."""
 
 
 class Rows(Protocol):
-    """An array on any device, each of whose rows is one chunk or one frame."""
+    """An array on any device, each of whose rows is one chunk to encode, or one encoded chunk (frame) to decode."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -267,11 +267,11 @@ class Rows(Protocol):
 
 
 Frames: TypeAlias = Sequence[Frame] | Rows | tuple[Frame, Sequence[int] | ArrayLike, Sequence[int] | ArrayLike]
-"""Single frames, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
+"""Encoded chunks (frames) to decode: a sequence of them, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
 
 
 KernelArgument: TypeAlias = complex | np.generic | SupportsCudaArray | SupportsDLPack
-"""A number, or an array in the memory of a GPU."""
+"""An argument for a launch of the user's kernel: a number, or an array in the memory of a GPU."""
 
 
 class _RangeRequest(Protocol):
@@ -318,10 +318,10 @@ Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
 """An array or group of cuzarr or zarr-python, or the path, URL or store of one."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
-"""A stored array, or a lazy view of one, to which results are written."""
+"""Type variable for the stored array, or the lazy view of one, to which a function writes its results and which it returns."""
 
 NodeT = TypeVar("NodeT", bound="Array | Group")
-"""An array or a group. A copy has the type of its source."""
+"""Type variable of the functions that copy an array or a group. A copy has the type of its source."""
 
 
 class Client(Protocol):
@@ -343,7 +343,7 @@ class _SupportsUpdate(Protocol):
 
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | _SupportsUpdate | None
-"""``True`` for a progress line, a function of the number done and the total, or an object with ``update`` like tqdm's."""
+"""How a call reports progress: ``True`` shows a line; or a function of the number done and the total; or an object like tqdm's."""
 
 
 class _SupportsCudaStream(Protocol):
@@ -749,7 +749,7 @@ class MemoryArray(Protocol):
 
 
 HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
-"""An array in memory. Functions of its library return arrays of the same library."""
+"""Type variable for an array in memory: NumPy's, or a ``DeviceArray``. Functions of its library return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
 """The second operand of an operation with an array in memory, for which the result is again in memory: a number, an array in memory, or a

@@ -190,8 +190,8 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The copies that build a sample of an array from pieces in memory: for each copy, slices of the sample and of a piece, and the
-        piece's elements."""
+        """The copies that build one sample of an array from parts of the array in memory: for each copy, slices of the sample and of a
+        part, and its elements."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

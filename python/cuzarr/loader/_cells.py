@@ -139,8 +139,8 @@ def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
 
 
 def joined(edges: Ints, least: int) -> Ints:
-    """Joins neighbouring chunks along an axis to cells of at least ``least`` chunks, and returns the edges of the cells. Each cell but the
-    last has at least ``least`` elements."""
+    """Joins neighbouring chunks along an axis to cells of at least ``least`` elements, and returns the edges of the cells. The last cell
+    may be shorter."""
     if int(np.diff(edges[:-1]).min(initial=least)) >= least:
         return edges
     chosen, end = [0], int(edges[-1])

@@ -195,8 +195,8 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """Divides the memory limit of an epoch: into bytes for chunks whose samples are mixed, for chunks that are read ahead, and for one
-    read. Returns the parts, and the bytes that one call reads; at least ``least`` cells are mixed."""
+    """Divides the memory limit of an epoch: into bytes for cells (blocks of chunks) whose samples are mixed, and for cells that wait for a
+    neighbour. Returns the parts, and the bytes that one call reads; at least ``least`` cells are mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest

@@ -22,7 +22,7 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """How many bytes of chunks an epoch may hold in memory, for mixing samples, and for reading ahead.
+    """How many bytes of cells (blocks of chunks) an epoch may hold in memory, to mix their samples and to wait for neighbouring cells.
 
     ``mixed_bytes`` are for mixing samples, and ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the mixed bytes
     are read before the first sample comes.
@@ -163,9 +163,9 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """The next unread cell (block of whole chunks) that completes samples which also touch a cell in memory; ``None`` without such
-        samples. The frontier is the set of read cells that wait for a neighbour. ``None`` if the frontier may grow or is empty, or the
-        order is not random."""
+        """Draws an unread cell (block of whole chunks) that shares samples with a cell in memory, so that these samples can soon be cut
+        out. The frontier is the set of read cells that wait for a neighbour. ``None`` if the frontier may grow or is empty, or the order is
+        not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.

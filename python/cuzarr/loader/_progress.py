@@ -76,7 +76,7 @@ class Progress:
             )
 
     def share(self, divide: Callable[[int, int], list[Share]], worker: int) -> Share:
-        """The batches of an epoch that the worker process number ``worker`` of a rank has still to read.
+        """The batches of an epoch that one worker process of a rank has still to read.
 
         ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
         """

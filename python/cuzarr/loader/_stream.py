@@ -143,7 +143,7 @@ class _Counts(Taken):
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Adds one batch, which was returned to the user, to the counts of batches, samples, bytes and times."""
+        """Adds one batch, which was returned to the user, to the counts of batches, samples, skipped samples and bytes."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped

@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """Decides which variables go into a table of references, and records those that cannot be in it.
+    """The choice of the variables that go into a table of references, with a record of those that had to be left out.
 
     Parameters
     ----------

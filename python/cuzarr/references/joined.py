@@ -103,7 +103,8 @@ def _check_names(files: list[Hdf5File], members: list[dict[str, Variable]]) -> N
 
 @dataclass
 class JoinedVariable:
-    """A variable whose parts are in several files. The parts follow each other along a dimension."""
+    """A variable whose elements are divided among several HDF5 files, and become one Zarr array. The parts follow each other along a
+    dimension."""
 
     dimension: str
     files: list[Hdf5File]
@@ -137,7 +138,7 @@ class JoinedVariable:
         )
 
     def _check(self, number: int) -> None:
-        """Compares the variable in a file with that in the first file, and refuses differences."""
+        """Refuses a file in which the variable differs from that in the first file, for example in type or attributes."""
         first, other = self.variables[0], self.variables[number]
         hint = "leave the file out, or make a table of each file"
         if other.dimensions != first.dimensions:
@@ -173,7 +174,7 @@ class JoinedVariable:
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
     def _obstacle(self, number: int) -> str | None:
-        """The reason why a file's times cannot be converted to times since the first file's date; ``None`` if they can."""
+        """The reason why times in one of the joined files cannot be converted to the units of the first file; ``None`` if they can."""
         calendars = {str(time.attributes.get("calendar", "standard")) for time in self.timed}
         odd = sorted(calendars - {"standard", "gregorian", "proleptic_gregorian"})
         # With these attributes, the stored values are not the times themselves.
@@ -195,7 +196,8 @@ class JoinedVariable:
         return None
 
     def _ahead(self, number: int) -> float | int:
-        """The number to add to a file's times, to get times since the first file's date (``times.difference``)."""
+        """The number to add to the times in one of the joined files, to get times since the date in the first file's units
+        (``times.difference``)."""
         calendar = self.timed[0].attributes.get("calendar", "standard")
         is_whole = self.variables[0].layout.dataset.dtype.kind != "f"
         return times.difference(str(self._units(0)), str(self._units(number)), calendar, is_whole)
@@ -204,8 +206,8 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether references to the chunks in the files are enough: no chunk crosses the end of a file, and encodings and units are
-        equal."""
+        """Whether the joined variable can refer to the chunks in the files: no chunk crosses the border between two files, and encodings
+        and units are equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}

@@ -131,7 +131,8 @@ class ParquetTable:
         return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
-        """The numbers of an array's Parquet files. They are listed, because the array's shape could claim any number of files."""
+        """The numbers of the Parquet files that hold the references of one array's chunks. They are listed, because the array's shape could
+        claim any number of files."""
         try:
             names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
         except FileNotFoundError:

@@ -21,7 +21,7 @@ Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], fl
 
 
 class _UnknownError(Exception):
-    """Raised if the state of an Icechunk session has a part that only Icechunk understands."""
+    """Raised if only Icechunk itself can open a session, for example because its state has an option that cuzarr does not know."""
 
 
 def of_session(store: Any) -> Opened | None:

@@ -57,7 +57,7 @@ class NativeStore(ZarrStore):
     supports_listing: bool = True
 
     _blocks = True
-    """Whether this store's methods may wait for a disk. Such methods are not called on an event loop."""
+    """Whether the methods of this store class may wait for a disk. Such methods are not called on an event loop."""
 
     def __init_subclass__(cls) -> None:
         complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")

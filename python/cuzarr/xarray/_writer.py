@@ -62,7 +62,7 @@ class _NewArray:
 
     @property
     def attrs(self) -> _NewArray:
-        """This object itself, because xarray writes attributes by calling ``put`` of the result."""
+        """This object itself in place of an attributes object: xarray sets attributes of a new array by ``array.attrs.put(…)``."""
         return self
 
     def put(self, attributes: Mapping[str, Any]) -> None:
@@ -120,7 +120,7 @@ class _Target:
         return self._opened[-1]
 
     def settle(self) -> None:
-        """Creates all registered arrays, and gives opened arrays their new shapes."""
+        """Creates the arrays that xarray asked for so far, and gives existing arrays the new shapes that xarray asked for."""
         resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
@@ -149,7 +149,7 @@ class _Writes:
             self._write()
 
     def _write(self) -> None:
-        """Creates all registered arrays, and writes the elements that were collected."""
+        """Creates the arrays that xarray asked for, and writes all elements that were collected, in one call."""
         self._target.settle()
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         write_many((target.array, region, source) for target, region, source in waiting)

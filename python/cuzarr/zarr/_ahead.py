@@ -48,8 +48,8 @@ _READER = _reader()
 
 
 class Ahead:
-    """A descriptor for the method ``read`` of a pipeline, which may start the read when the method is looked up. Its work may begin when
-    the method is looked up, before it is called."""
+    """A descriptor for the method ``read`` of a codec pipeline, which may start the read when the method is looked up, before it is
+    called."""
 
     def __init__(self, read: Any) -> None:
         self._read = read
@@ -64,8 +64,8 @@ class Ahead:
 
 
 class Started:
-    """A read that runs already; zarr-python calls this object in place of the method ``read``. It is called in place of the method
-    ``read``."""
+    """A read that already runs on another thread; zarr-python calls this object in place of the method ``read``, and so waits for its
+    end."""
 
     def __init__(self, known: dict[str, Any], request: _core.ChunkRequest, read: _core.StartedRead) -> None:
         self._is_for = (known["codec_pipeline"], known["indexer"], known["out_buffer"])
@@ -159,7 +159,7 @@ def listen(pipeline: type) -> None:
 
 
 def leave() -> None:
-    """Turns off the early reads that ``listen`` turned on, if no other caller needs them."""
+    """Turns off the early reads that ``listen`` turned on, unless another caller has turned them on as well."""
     global _users, _is_listening
     with _lock:
         _users -= 1

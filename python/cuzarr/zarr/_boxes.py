@@ -32,8 +32,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """Makes a replacement for a zarr-python function that reads or writes a selection: with pipelines of this class, it handles a box as a
-    whole.
+    """Wraps a zarr-python function that reads or writes a selection, so that pipelines of class ``pipeline`` get a box as a whole, not as a
+    list of chunks.
 
     ``None`` if the function does not have the expected parameters.
     """
@@ -75,8 +75,8 @@ class Box:
     def of(
         cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
     ) -> Box | None:
-        """Makes the object for the box that an indexer selects. ``None`` if the indexer selects no box, or if the store must be asked for
-        each chunk by name."""
+        """Makes the stand-in for the pipeline, if zarr-python's indexer selects a box that the Rust engine can read or write. ``None`` if
+        the indexer selects no box, or if the store must be asked for each chunk by name."""
         axes = _axes(indexer)
         if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
             return None

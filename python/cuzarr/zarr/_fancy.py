@@ -25,7 +25,7 @@ _WHOLE_SHARD_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """Some chunks of a batch that share one ``ArraySpec`` and are decoded together."""
+    """A group of chunks in one call of zarr-python that share an ``ArraySpec`` and are decoded together."""
 
     chunks: Chunks
     items: list[int]
@@ -52,7 +52,8 @@ def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: boo
 
 
 def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
-    """Divides the chunks whose value is not ``None`` into groups of limited size, and names them by their numbers."""
+    """Divides chunks to decode into groups of limited size, without those whose value in ``values`` is ``None``; chunks are named by
+    number."""
     items = [at for at, value in enumerate(values) if value is not None]
     return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
 

@@ -17,8 +17,8 @@ from cuzarr.zarr._memory import is_host
 
 
 class _HostPrototype(BufferPrototype):
-    """A buffer prototype whose buffers are in host memory. It equals every prototype, because zarr-python's codec for shards accepts only
-    the configured one."""
+    """A pair of zarr-python's buffer classes for host memory, by which zarr-python's own code reads and writes. It equals every prototype,
+    because zarr-python's codec for shards accepts only the configured one."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferPrototype)

@@ -520,9 +520,8 @@ class CodecPipeline(ZarrCodecPipeline):
         return encoded
 
     def _chunks_of(self, spec: Any) -> Chunks:
-        """The Rust engine's codecs for an ``ArraySpec``, reused from an earlier call if possible. The chunks of a request share it, so the
-        last ones
-        are tried first."""
+        """The Rust engine's codecs for chunks with a zarr-python ``ArraySpec``, reused from an earlier call if possible. The chunks of a
+        request share it, so the last ones are tried first."""
         for known, found in self._chunks:
             if known is spec or _same_chunks(known, spec):
                 break

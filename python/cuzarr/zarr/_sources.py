@@ -67,8 +67,8 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """Makes the store by which the Rust engine accesses an open zarr-python store. ``None`` if the store is not open, or zarr-python's code
-    must read it."""
+    """Makes the store object by which the Rust engine accesses the chunks in an open store of zarr-python. ``None`` if the store is not
+    open, or zarr-python's code must read it."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -101,7 +101,7 @@ def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, 
 
 
 def given_values(values: list[Any]) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads encoded chunks in memory, which are named by number. A missing chunk is ``None``."""
+    """Makes a store over encoded chunks in memory, from which the Rust engine reads them by number. A missing chunk is ``None``."""
     return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
 
 
