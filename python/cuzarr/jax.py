@@ -87,7 +87,7 @@ def _check_type(dtype: np.dtype[Any]) -> None:
 
 
 class _JaxLibrary(Library):
-    """Makes JAX arrays for batches. An array is made after its elements have been read."""
+    """The array library that makes a data set's batches as JAX arrays. An array is made after its elements have been read."""
 
     def check(self, dtype: np.dtype[Any]) -> None:
         _check_type(dtype)

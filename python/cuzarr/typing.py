@@ -401,7 +401,7 @@ class _Place(ArrayEncoding, total=False):
 
 
 class SaveOptions(ArrayEncoding, total=False):
-    """Further arguments of :func:`cuzarr.save_array`."""
+    """Types of the further keyword arguments of :func:`cuzarr.save_array`."""
 
     overwrite: bool
     mode: AccessMode | None
@@ -411,34 +411,34 @@ class SaveOptions(ArrayEncoding, total=False):
 
 
 class OpenLikeOptions(_Place, total=False):
-    """Further arguments of :func:`cuzarr.open_like`."""
+    """Types of the further keyword arguments of :func:`cuzarr.open_like`."""
 
     fill_value: FillValue
 
 
 class CreateLikeOptions(OpenLikeOptions, total=False):
-    """Further arguments of :func:`cuzarr.zeros_like` and of the other functions that create an array like another one."""
+    """Types of the further keyword arguments of :func:`cuzarr.zeros_like` and of the other functions that create an array like another one."""
 
     shape: ShapeLike
     path: str | None
 
 
 class CreateOptions(OpenLikeOptions, total=False):
-    """Further arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
+    """Types of the further keyword arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
 
     path: str | None
     zarr_format: ZarrFormat | None
 
 
 class FullOptions(_Place, total=False):
-    """Further arguments of :func:`cuzarr.full`."""
+    """Types of the further keyword arguments of :func:`cuzarr.full`."""
 
     path: str | None
     zarr_format: ZarrFormat | None
 
 
 class OpenOptions(ArrayEncoding, total=False):
-    """Further arguments of :func:`cuzarr.open` and :func:`cuzarr.open_array`, for an array that is created."""
+    """Types of the further keyword arguments of :func:`cuzarr.open` and :func:`cuzarr.open_array`, for an array that is created."""
 
     shape: ShapeLike
     fill_value: FillValue
@@ -466,7 +466,7 @@ class _CopyOptions(RunOptions, total=False):
 
 
 class CopyOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.copy`."""
+    """Types of the further keyword arguments of :func:`cuzarr.copy`."""
 
     zarr_format: ZarrFormat | None
     skip_unreadable: bool
@@ -475,7 +475,7 @@ class CopyOptions(_CopyOptions, total=False):
 
 
 class RechunkOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.rechunk`."""
+    """Types of the further keyword arguments of :func:`cuzarr.rechunk`."""
 
     chunks: Required[Chunks | Mapping[str, int] | Mapping[int, int]]
     shards: Shards | Literal["keep"]
@@ -484,7 +484,7 @@ class RechunkOptions(_CopyOptions, total=False):
 
 
 class PyramidOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.pyramid`."""
+    """Types of the further keyword arguments of :func:`cuzarr.pyramid`."""
 
     method: Literal["mean", "gaussian", "max", "nearest", "mode"] | None
     levels: int | None
@@ -513,7 +513,7 @@ class _EpochOptions(TypedDict, total=False):
 
 
 class BatchOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.BatchDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.BatchDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -521,7 +521,7 @@ class BatchOptions(_EpochOptions, total=False):
 
 
 class WindowOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.WindowDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.WindowDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -531,7 +531,7 @@ class WindowOptions(_EpochOptions, total=False):
 
 
 class CropOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.CropDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.CropDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -539,7 +539,7 @@ class CropOptions(_EpochOptions, total=False):
 
 
 class SparseRowOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.SparseRows`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.SparseRows`."""
 
     obs: Group | SupportsStorePath | StoreLike | None
     columns: Iterable[str] | None
@@ -551,7 +551,7 @@ class SparseRowOptions(_EpochOptions, total=False):
 
 
 class StreamOptions(TypedDict, total=False):
-    """Further arguments of :class:`cuzarr.loader.SampleStream`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.SampleStream`."""
 
     skip_bad: bool
     drop_last: bool
@@ -560,7 +560,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 class DatasetOptions(TypedDict, total=False):
-    """Further arguments of ``xarray.open_groups(…, engine="cuzarr")``, used for every group."""
+    """Types of the further keyword arguments of ``xarray.open_groups(…, engine="cuzarr")``, used for every group."""
 
     mask_and_scale: bool | Mapping[str, bool]
     decode_times: bool | CFDatetimeCoder | Mapping[str, bool | CFDatetimeCoder] | None
@@ -577,7 +577,7 @@ class DatasetOptions(TypedDict, total=False):
 
 
 class DataTreeOptions(DatasetOptions, total=False):
-    """Further arguments of ``xarray.open_datatree(…, engine="cuzarr")``."""
+    """Types of the further keyword arguments of ``xarray.open_datatree(…, engine="cuzarr")``."""
 
     group: str | None
     mode: AccessMode
@@ -604,7 +604,7 @@ class _NewArrayOptions(TypedDict, total=False):
 
 
 class BlockOptions(RunOptions, _NewArrayOptions, total=False):
-    """Further arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
+    """Types of the further keyword arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
 
     resume: bool
     chunks: Chunks | None
@@ -615,28 +615,28 @@ class BlockOptions(RunOptions, _NewArrayOptions, total=False):
 
 
 class RequireArrayOptions(_NewArrayOptions, total=False):
-    """Further arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and is created."""
+    """Types of the further keyword arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and is created."""
 
     chunks: Chunks
     compressor: CodecLike | None
 
 
 class RequireOptions(RequireArrayOptions, total=False):
-    """Further arguments of :meth:`cuzarr.Group.require_array`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.require_array`."""
 
     dtype: DTypeLike | None
     exact: bool
 
 
 class GroupOptions(TypedDict, total=False):
-    """Further arguments of :meth:`cuzarr.Group.create_group` and :meth:`cuzarr.Group.require_group`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.create_group` and :meth:`cuzarr.Group.require_group`."""
 
     overwrite: bool
     attributes: dict[str, Any] | None
 
 
 class OpenGroupOptions(TypedDict, total=False):
-    """Further arguments of :func:`cuzarr.open_consolidated`."""
+    """Types of the further keyword arguments of :func:`cuzarr.open_consolidated`."""
 
     mode: AccessMode
     path: str | None
@@ -649,7 +649,7 @@ class OpenGroupOptions(TypedDict, total=False):
 
 
 class MemberOptions(ArrayEncoding, total=False):
-    """Further arguments of :meth:`cuzarr.Group.full`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.full`."""
 
     overwrite: bool
     zarr_format: ZarrFormat | None
@@ -658,7 +658,7 @@ class MemberOptions(ArrayEncoding, total=False):
 
 
 class FilledMemberOptions(MemberOptions, total=False):
-    """Further arguments of :meth:`cuzarr.Group.zeros` and of the other methods that create an array in a group."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.zeros` and of the other methods that create an array in a group."""
 
     fill_value: FillValue
 

@@ -80,7 +80,7 @@ pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
     results.into_iter().map(|result| result.err().map(exception)).collect()
 }
 
-/// Converts errors of the library to Python exceptions: `result.py()?`.
+/// An extension of `Result` that converts errors of the library to Python exceptions: `result.py()?`.
 pub trait IntoPython<T> {
     /// Converts an error in the result to a Python exception.
     fn py(self) -> PyResult<T>;

@@ -22,7 +22,7 @@ const LEGACY_STREAM: usize = 1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// Owns one or several Python objects, such as those that keep memory alive. Any thread may drop the value.
+/// An owner of one or several Python objects, such as those that keep memory alive. Any thread may drop the value.
 pub struct PythonOwner<T>(Option<T>);
 
 impl<T> PythonOwner<T> {

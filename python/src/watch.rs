@@ -115,8 +115,8 @@ impl Watches {
     }
 }
 
-/// Lets Python code stop its calls of the library, and count the stored objects that they reach. A watch applies to all
-/// calls that begin on this thread inside its `with` block.
+/// An object by which Python code cancels its own reads and writes, and counts the stored objects that they have
+/// reached. A watch applies to all calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,

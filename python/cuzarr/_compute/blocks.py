@@ -34,7 +34,7 @@ def regular_shards(array: Any) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Describes one block of a computation over arrays of any size: its number, and where it lies in the arrays. Functions of
+    """One block of a computation that works block by block on arrays of any size: its number, and where it lies in the arrays. Functions of
     :func:`cuzarr.map_blocks` and :func:`cuzarr.reduce` get this.
 
     Parameters
@@ -246,7 +246,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads the inputs of each block while the block before it is processed."""
+    """A reader that reads the input elements of each block on a thread, while the block before it is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch

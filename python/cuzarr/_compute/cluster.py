@@ -99,7 +99,8 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
 
 
 class Cluster:
-    """Runs tasks on the workers of a dask client. If a worker dies, its task runs again on another one, and writes the same objects.
+    """A dask cluster on whose workers a call computes blocks, each by one task. If a worker dies, its task runs again on another one, and
+    writes the same objects.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ class Target:
 
 
 class Results:
-    """Writes the results of blocks to the target array, each while the result of the next block is computed.
+    """A writer that writes the result of each block to the target array while the result of the next block is computed.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class StoredArray(Protocol):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Holds the public functions that open and create arrays and groups, for modules that cannot import them."""
+    """The public functions that open and create arrays and groups, for modules that cannot import them."""
 
     open: Callable[..., Any]
     open_array: Callable[..., Any]

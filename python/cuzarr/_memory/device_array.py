@@ -199,7 +199,7 @@ class DeviceArray(
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Hands the memory to another library. The elements are ready on ``stream`` when this returns."""
+        """Hands the array's memory to another library, as a DLPack capsule. The elements are ready on ``stream`` when this returns."""
         return self._buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:

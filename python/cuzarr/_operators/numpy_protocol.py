@@ -391,7 +391,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 class NumpyProtocol:
-    """Makes NumPy's functions, called with device arrays or plans, call cuzarr's functions of the same names."""
+    """Base class of device arrays and plans, by which NumPy's functions call cuzarr's functions of the same names."""
 
     @property
     def real(self) -> Any:

@@ -276,7 +276,7 @@ class _OfClass:
 
 
 class StoredProtocol:
-    """Implements NumPy's protocols for stored arrays and views."""
+    """Base class of stored arrays and views, by which NumPy's ufuncs and functions accept them."""
 
     # Gives our operators precedence over those of NumPy arrays, which would read all elements at once.
     __array_priority__ = 1000

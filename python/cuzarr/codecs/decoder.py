@@ -98,7 +98,8 @@ class Batch:
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
-        """Start decoding without waiting. Only frames that the host decodes are done when this returns.
+        """Start to decode the frames on a CUDA stream, without waiting for the end. Only frames that the host decodes are done when this
+        returns.
 
         Parameters
         ----------
@@ -120,7 +121,7 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and return for each frame its error, or ``None``.
+        """Wait until the last call of ``run`` has decoded the frames, and return for each frame its error, or ``None``.
 
         Returns
         -------

@@ -66,7 +66,7 @@ class _Piece:
 
 
 class HeldBoxes(Held):
-    """Holds the parts of arrays that one pass over the samples has in memory or is reading, and cuts samples out of them.
+    """The parts of arrays that are in memory or being read while an epoch is read, from which samples are cut.
 
     Parameters
     ----------

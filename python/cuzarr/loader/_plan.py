@@ -126,8 +126,8 @@ def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[li
 
 
 class _Growth:
-    """Chooses the order in which an epoch reads cells (blocks of whole chunks), by adding one cell after the other. A time is the number of
-    bytes read so far."""
+    """The order in which an epoch reads cells (blocks of whole chunks), while it is chosen by adding one cell after the other. A time is
+    the number of bytes read so far."""
 
     def __init__(self, groups: list[list[int]], cell_bytes: Ints, limits: Limits, random: np.random.Generator | None) -> None:
         self.groups, self.cell_bytes, self.limits, self.random = groups, cell_bytes, limits, random

@@ -17,7 +17,7 @@ from cuzarr.loader._shares import Order
 
 @dataclass
 class Taken:
-    """Numbers that every kind of data set counts in a pass: samples, batches and times.
+    """Numbers that every kind of data set counts while it reads an epoch: samples, batches and times.
 
     Attributes
     ----------
@@ -37,8 +37,8 @@ class Taken:
 
 @dataclass
 class Counts(Taken):
-    """Numbers that a data set with a planned order also counts in a pass: chunks, reads and bytes. Chunks are counted as they are read and
-    decoded.
+    """Numbers that a data set with a planned order also counts while it reads an epoch: chunks, reads and bytes. Chunks are counted as they
+    are read and decoded.
 
     Attributes
     ----------
@@ -174,7 +174,8 @@ class Source:
 
 
 class Pass:
-    """Reads one worker's part of an epoch in its planned order, and makes batches of its samples. A thread reads the next cells.
+    """One worker's reading of its part of an epoch: reads chunks in the planned order, and makes batches of samples. A thread reads the
+    next cells.
 
     Parameters
     ----------

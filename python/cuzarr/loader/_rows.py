@@ -132,7 +132,7 @@ class RowBatch:
 
 
 class HeldRows(Held):
-    """Holds the blocks of rows that one pass over the samples has in memory or is reading, and gathers batches from them.
+    """The blocks of rows of a sparse matrix that are in memory or being read while an epoch is read, from which batches are gathered.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class HeldRows(Held):
 
 
 class _Tally:
-    """Counts how many chunks of one array a pass over the samples reads, and how many of these chunks are different."""
+    """A counter of the chunks of one array that are read in an epoch, and of the different chunks among them."""
 
     def __init__(self, array: Array) -> None:
         self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])

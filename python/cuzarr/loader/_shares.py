@@ -38,7 +38,7 @@ class Share:
 
     @property
     def count(self) -> int:
-        """Number of samples in this share."""
+        """Number of samples in this worker's share of an epoch."""
         return sum(self.sizes)
 
 

@@ -137,7 +137,7 @@ class _Read:
 
 @dataclass
 class _Counts(Taken):
-    """Numbers about a pass over a stream, which :meth:`SampleStream.report` returns."""
+    """Numbers about one reading of a stream of samples, which :meth:`SampleStream.report` returns."""
 
     skipped: int = 0
     read_bytes: int = 0
@@ -365,7 +365,8 @@ def _then_failure(batches: Iterator[list[Numbered]]) -> Iterator[list[Numbered] 
 
 
 class _Reader:
-    """Reads the batches of a stream, a few at the same time. One thread calls its methods, apart from :meth:`cancel`.
+    """The reader of a stream of samples, which reads a few batches at the same time. One thread calls its methods, apart from
+    :meth:`cancel`.
 
     Attributes
     ----------

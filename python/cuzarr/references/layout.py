@@ -45,7 +45,7 @@ class StoredChunk(NamedTuple):
 
 
 class Layout:
-    """Describes how an HDF5 dataset is stored, as an array of Zarr format 2: its chunks and filters.
+    """The chunks and filters with which an HDF5 dataset is stored, as those of an array of Zarr format 2.
 
     Parameters
     ----------

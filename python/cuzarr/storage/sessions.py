@@ -118,7 +118,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
 
 
 class _S3Function:
-    """Calls the user's function for S3 credentials, and converts its result to a dictionary."""
+    """The user's function that gives S3 credentials to Icechunk, wrapped so that it returns a dictionary."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function

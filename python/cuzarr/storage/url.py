@@ -166,7 +166,7 @@ class UrlStore(Store):
 
 
 class Credentials:
-    """Calls the user's function for credentials, and converts its result to the form that the Rust side needs."""
+    """The user's function that gives credentials for a store, wrapped so that its result has the form that the Rust side needs."""
 
     def __init__(self, provider: Callable[[], Any]) -> None:
         if not callable(provider):

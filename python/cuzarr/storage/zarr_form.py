@@ -526,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """Lets a cuzarr store use a caller's mapping: the bytes that the store writes are put there as buffers of zarr-python."""
+    """The user's mapping of a zarr-python memory store, as cuzarr's store sees it: bytes outside, buffers of zarr-python inside."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -548,7 +548,7 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """Lets a cuzarr store use a caller's mapping: the GPU buffers that the store writes are put there as buffers of zarr-python."""
+    """The user's mapping of a zarr-python GPU store, as cuzarr's store sees it: GPU arrays outside, buffers of zarr-python inside."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

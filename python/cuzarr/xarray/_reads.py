@@ -235,8 +235,8 @@ _MOST_INDEX_BYTES = 16 << 20
 
 
 class _Turn:
-    """Collects the reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads
-    them all."""
+    """The reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads them
+    all."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []

@@ -82,7 +82,8 @@ class _StoredArray:
 
 
 class _Target:
-    """Stands in for zarr-python's group inside xarray's store. Creations and changes of shape wait here, and are done in one batch."""
+    """A stand-in for zarr-python's group inside xarray's own Zarr store, over a group of cuzarr. Creations and changes of shape wait here,
+    and are done in one batch."""
 
     def __init__(self, group: Group, *, is_new: bool) -> None:
         self.group = group
@@ -129,8 +130,8 @@ class _Target:
 
 
 class _Writes:
-    """Collects the elements that xarray writes, to store them in one call. Elements in memory wait, up to the memory limit, for one call.
-    dask's blocks are written one by one."""
+    """The elements that xarray writes, collected so that one call stores them. Elements in memory wait, up to the memory limit, for one
+    call. dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target

@@ -58,8 +58,8 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """Stands in for a codec pipeline inside zarr-python's functions, to read or write one box of an array. It reads or writes the whole
-    box, and ignores the chunks in its arguments."""
+    """A stand-in for a codec pipeline inside zarr-python's functions, which reads or writes one box of an array. It reads or writes the
+    whole box, and ignores the chunks in its arguments."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -92,7 +92,7 @@ class Box:
         return cls(store_path, metadata, pipeline, spec, indexer, axes)
 
     async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Reads the box into ``out``."""
+        """Reads this box of the array into ``out``, zarr-python's buffer for the result."""
         started = self.start(out)
         if started is not None:
             request, read = started
@@ -106,7 +106,7 @@ class Box:
         return ()
 
     async def write(self, batch_info: Any, value: Any, drop_axes: tuple[int, ...] = ()) -> None:
-        """Writes ``value`` to the box."""
+        """Writes ``value``, zarr-python's buffer of elements, to this box of the array."""
         work = self._plan(writing_box, value)
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 

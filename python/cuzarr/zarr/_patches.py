@@ -27,7 +27,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 class _NumPy(types.ModuleType):
-    """Stands in for the module ``numpy`` inside zarr-python: its ``array`` returns an array on a GPU unchanged, where NumPy's raises an
+    """A stand-in for the module ``numpy`` inside zarr-python: its ``array`` returns an array on a GPU unchanged, where NumPy's raises an
     error."""
 
     def __init__(self) -> None:

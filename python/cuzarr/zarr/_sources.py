@@ -113,7 +113,8 @@ def _part(value: Any, start: int | None, stop: int | None) -> Any:
 
 
 class _Dictionary:
-    """Gives the Rust engine access to a zarr-python ``MemoryStore``, or to any mapping from keys to zarr-python's buffers."""
+    """An adapter by which the Rust engine reads and writes a zarr-python ``MemoryStore``, or any mapping from keys to zarr-python's
+    buffers."""
 
     def __init__(self, values: MutableMapping[str, Any]) -> None:
         self.values = values
@@ -138,7 +139,7 @@ def _byte_request(start: int | None, stop: int | None) -> Any:
 
 
 class _InMemory:
-    """Gives the Rust engine access to zarr-python's byte getters that have synchronous methods."""
+    """An adapter by which the Rust engine reads and writes values through zarr-python's byte getters that have synchronous methods."""
 
     def __init__(self, getters: list[Any], prototype: Any) -> None:
         self.getters = getters
@@ -155,7 +156,8 @@ class _InMemory:
 
 
 class _Coroutines:
-    """Gives the Rust engine access to zarr-python's byte getters that have coroutines, which an event loop on another thread runs."""
+    """An adapter by which the Rust engine reads and writes values through zarr-python's byte getters that have coroutines, run by an event
+    loop."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.getters = getters

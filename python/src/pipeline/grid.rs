@@ -32,7 +32,7 @@ pub struct Grid {
     pub places: Arc<Places>,
 }
 
-/// Maps grid indices of chunks to indices of items in the request.
+/// A map from the grid index of each chunk to the index of its item in the request from zarr-python.
 pub struct Places {
     /// For each dimension, the grid indices that have chunks, ascending.
     positions: Vec<Vec<u64>>,
