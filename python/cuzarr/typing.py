@@ -417,14 +417,14 @@ class OpenLikeOptions(_Place, total=False):
 
 
 class CreateLikeOptions(OpenLikeOptions, total=False):
-    """Types of the further keyword arguments of :func:`cuzarr.zeros_like` and of the other functions that create an array like another one."""
+    """Types of the further keyword arguments of :func:`cuzarr.zeros_like` and similar functions, which create an array like another one."""
 
     shape: ShapeLike
     path: str | None
 
 
 class CreateOptions(OpenLikeOptions, total=False):
-    """Types of the further keyword arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
+    """Types of further keyword arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
 
     path: str | None
     zarr_format: ZarrFormat | None
@@ -615,7 +615,7 @@ class BlockOptions(RunOptions, _NewArrayOptions, total=False):
 
 
 class RequireArrayOptions(_NewArrayOptions, total=False):
-    """Types of the further keyword arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and is created."""
+    """Types of further keyword arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and created."""
 
     chunks: Chunks
     compressor: CodecLike | None

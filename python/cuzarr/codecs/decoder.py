@@ -153,7 +153,7 @@ class Batch:
     """,
 )
 class Decoder:
-    """Decodes frames (compressed chunks) of a codec, without a Zarr array. On a GPU, all frames are decoded at once.
+    """A decoder for frames (compressed chunks) of a codec or a chain of codecs, without a Zarr array. On a GPU, all frames are decoded at once.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ class EncodingBatch:
     """,
 )
 class Encoder:
-    """Encodes chunks with a codec, without a Zarr array. On a GPU, all chunks are encoded at once.
+    """An encoder that compresses chunks with a codec or a chain of codecs, without a Zarr array. On a GPU, all chunks are encoded at once.
 
     Codecs with kernels run on the device of the chunks. For other codecs, chunks are downloaded, encoded by the host, and
     uploaded; :attr:`EncodingBatch.via_host` gives the reason.

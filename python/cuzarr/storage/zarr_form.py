@@ -526,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """The user's mapping of a zarr-python memory store, as cuzarr's store sees it: bytes outside, buffers of zarr-python inside."""
+    """A wrapper of the user's mapping for a store in memory: cuzarr's store puts bytes, and the mapping gets zarr-python's buffers."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -548,7 +548,7 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """The user's mapping of a zarr-python GPU store, as cuzarr's store sees it: GPU arrays outside, buffers of zarr-python inside."""
+    """A wrapper of the user's mapping for a store in GPU memory: cuzarr's store puts its buffers, and the mapping gets zarr-python's buffers."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

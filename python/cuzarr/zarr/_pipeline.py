@@ -49,7 +49,7 @@ _MISSING = {"status": "missing"}
     """,
 )
 class CodecPipeline(ZarrCodecPipeline):
-    """Reads and writes the chunks of zarr-python's arrays through cuzarr.
+    """A codec pipeline for zarr-python that reads and writes the chunks of its arrays through cuzarr.
 
     It is chosen by ``cuzarr.zarr.enable()``, or by the setting
     ``zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})``.
