@@ -38,7 +38,8 @@ __all__ = ["BatchDataset", "CropDataset", "SampleStream", "SparseRows", "Variabl
 
 
 def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.Array:
-    """An array of JAX with these elements, on their device. It shares their memory where JAX can: do not change them afterwards.
+    """Converts elements that were read to an array of JAX on the same device. It shares their memory where JAX can: do not change them
+    afterwards.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 class NodeMetadata:
-    """Base class of the metadata of arrays and of groups."""
+    """Base class of metadata objects, of arrays and of groups, in both Zarr formats."""
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with the attributes inside.

@@ -369,7 +369,8 @@ def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _check_v2(native: np.dtype[Any], name: str) -> None:
-    """Refuses types in format 2 that have no type code in NumPy, because their code would mean raw bytes."""
+    """Refuses, for Zarr format 2, types that have no type code of their own in NumPy (such as bfloat16), whose code would mean raw
+    bytes."""
     if name == "bfloat16" or name in small_numbers.NAMES:
         raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
     for field in native.names or ():

@@ -81,7 +81,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """The consolidated metadata as the Rust side found them, or ``None`` if a node was set, deleted or left out since."""
+        """The Rust object with the consolidated metadata; ``None`` if this mapping has changed since, so that the object is out of date."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None

@@ -533,7 +533,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
 
     def _assign_plan(self, plan: Expression) -> None:
-        """Computes a plan, broadcasts it to the view and writes it there. A plan that reads this array gets the old elements."""
+        """Computes a plan, broadcasts the result to this view's shape, and writes it to the elements of the stored array that the view
+        selects. A plan that reads this array gets the old elements."""
         self._array._check_writable()
         if plan.shape != self.shape:
             plan = dispatch.functions["broadcast_to"](plan, self.shape)
@@ -545,7 +546,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
             self._store_plan(plan, None, None, None)
 
     def _store_plan(self, plan: Expression, device: str | None, memory_limit: int | str | None, progress: Any) -> None:
-        """Computes a plan and writes it to the view in parts, which begin where stored objects begin.
+        """Computes a plan part by part, and writes each part to this view; parts begin where stored objects (chunks or shards) begin.
 
         Raises
         ------
@@ -580,7 +581,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
-        """Broadcasts a value to the view, and brings its dimensions into the stored array's order."""
+        """Broadcasts a value to be written to this view's shape, and puts the value's dimensions in the order of the stored array."""
         order = None if isinstance(self._what, _Points) else self._what.read_order()
         if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
             return value
@@ -689,7 +690,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return array_io.read_arrow(self._array, self._what.chosen(self._array.shape), self.ndim)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Reads the elements, and hands their memory to another library."""
+        """Reads the elements of this view into memory, and hands the memory to another library as a DLPack capsule."""
         elements: Any = self.result()
         whole: Any = np.asarray(elements) if isinstance(elements, np.generic) else elements
         return whole.__dlpack__(**options)

@@ -242,7 +242,8 @@ def _nothing() -> None:
 def boxes_of(
     arrays: Mapping[str, Array], selection: Mapping[str, int | slice] | None
 ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-    """For each array, the box that ``selection`` chooses: it gives indices and slices by dimension name. Other dimensions are read whole.
+    """Pairs each array with the indices and slices that ``selection``, a dictionary by dimension name, gives for its dimensions. Other
+    dimensions are read whole.
 
     Raises
     ------

@@ -135,7 +135,8 @@ def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> It
 def _read(
     place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
 ) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes that consolidated metadata list, with metadata read from their own documents. Nodes that no longer exist are left out."""
+    """Yields the nodes that consolidated metadata list, with metadata read from each node's own document. Nodes that no longer exist are
+    left out."""
     parts = dict(consolidated._parts(max_depth))
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)

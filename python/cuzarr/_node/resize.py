@@ -59,7 +59,8 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
-    """Stores an array's new metadata, unless another writer changed them since they were read. Returns whether they were stored."""
+    """Stores an array's new metadata, unless another writer has changed the stored metadata since they were read. Returns whether they were
+    stored."""
     if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)

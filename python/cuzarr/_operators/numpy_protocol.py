@@ -43,9 +43,9 @@ inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False
 """Whether a NumPy function that needs only shapes and methods of a plan is running. It must not get the elements."""
 
 OperandT = TypeVar("OperandT")
-"""Type of the other operand of an operator."""
+"""Type variable for the second operand of an operator such as ``+``, which a class of arrays accepts."""
 ResultT = TypeVar("ResultT")
-"""Type of an operator's or a reduction's result: a plan for stored arrays and plans, an array for arrays in memory."""
+"""Type variable for the result of an operator or a reduction: a plan for stored arrays and plans, an array for arrays in memory."""
 
 
 class Methods(Generic[OperandT, ResultT]):
@@ -328,7 +328,8 @@ def _default(function: Callable[..., Any], option: str) -> Any:
 
 
 def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the caller of a NumPy function gave, without those that have the default value.
+    """The options that a caller gave to a NumPy function, without those that NumPy marks as not given, and those that are ``None`` by
+    default.
 
     ``None`` need not be the default: ``axis=None`` joins flattened arrays.
     """

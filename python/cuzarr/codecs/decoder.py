@@ -187,7 +187,7 @@ class Decoder:
     def prepare(
         self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, scratch_limit: int | None = None
     ) -> Batch:
-        """Read the headers of frames, and prepare their decoding. Nothing is decoded yet.
+        """Read the headers of frames (compressed chunks), and prepare the frames to be decoded. Nothing is decoded yet.
 
         Parameters
         ----------

@@ -138,7 +138,7 @@ class Codec:
         return self
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
-        """The data type that this codec outputs for elements of ``data_type``."""
+        """The data type of the elements that this codec passes to the next codec of a chain, if it gets elements of ``data_type``."""
         return data_type
 
 

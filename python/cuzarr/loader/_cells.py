@@ -60,7 +60,7 @@ class Cells:
         return lowest, highest
 
     def flat(self, places: Ints) -> Ints:
-        """Converts the index of a cell along each axis to one flat number, in C order, for several cells."""
+        """Converts grid indices of cells (blocks of whole chunks), with one number for each axis, to flat numbers in C order."""
         if not len(places):
             return np.empty(0, np.int64)
         numbers: Ints = np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
@@ -75,7 +75,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class ChunkEdges:
-    """The positions along the sample axes at which chunks begin, and so cells may begin.
+    """The positions along the sample axes at which chunks begin, so that cells (blocks of whole chunks) may begin there.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ChunkEdges:
 
 
 def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
-    """Finds the positions along the sample axes at which chunks begin, for a pass that may hold ``limit_bytes`` in memory."""
+    """Finds the positions along the sample axes at which chunks begin, for reading an epoch with at most ``limit_bytes`` in memory."""
     own = sorted(set(parts.sources))
     large = [number for number in own if _bytes(parts.parts[number]) > limit_bytes // _SMALL_SHARE] or own
     edges = tuple(_axis_edges(parts, large, own, axis) for axis in range(len(parts.extents)))
@@ -171,8 +171,8 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a memory limit that cannot hold ``mixed`` cells, whose samples are mixed, and the cells that are read meanwhile. A limit that
-    holds all cells is enough.
+    """Refuses a memory limit too small for ``mixed`` cells (blocks of whole chunks), whose samples are mixed, and the cells that are read
+    meanwhile. A limit that holds all cells is enough.
 
     Raises
     ------

@@ -42,7 +42,7 @@ _LEAST_MIXED = 8
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The positions of an epoch's samples, and the cells from which the samples are cut."""
+    """The positions of an epoch's samples, and the cells (blocks of whole chunks) from which the samples are cut."""
 
     cells: Cells
     starts: Ints

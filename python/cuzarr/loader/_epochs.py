@@ -144,7 +144,8 @@ class EpochDataset:
         return Progress(epoch, taken_by, taken)
 
     def _taken_before(self) -> int:
-        """The number of batches that the next pass leaves out because they were taken before the state was saved."""
+        """The number of batches at the start of the next epoch to read that are left out, because they were taken before the state was
+        saved."""
         pending = self._pending()
         return 0 if pending is None else pending.batches
 

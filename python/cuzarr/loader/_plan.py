@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The planned order of an epoch: the order of samples, and when each cell is read and dropped.
+    """The planned order of an epoch: the order of samples, and when each cell (block of whole chunks) is read and dropped.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def plan_epoch(
     limits: Limits,
     random: np.random.Generator | None,
 ) -> EpochPlan:
-    """Plans in which order an epoch reads cells and returns samples.
+    """Plans in which order an epoch reads cells (blocks of whole chunks) and returns samples.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def plan_epoch(
 
 
 def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[list[int]], Ints]:
-    """Groups samples that touch the same cells: returns the cells of each group, and the group of each sample."""
+    """Groups samples that touch the same cells (blocks of whole chunks): returns the cells of each group, and the group of each sample."""
     axes = len(grid)
     flat = np.ravel_multi_index(tuple(lowest.T), grid).astype(np.int64)
     spans = (highest - lowest) @ (1 << np.arange(axes, dtype=np.int64))
@@ -149,7 +149,7 @@ class _Growth:
         self.largest = int(max(cell_bytes[cell] for cell in self.groups_of))
 
     def run(self) -> None:
-        """Puts every cell that a sample touches into the order in which the epoch reads cells."""
+        """Chooses the reading order of all cells (blocks of whole chunks) that samples touch."""
         cells = sorted(self.groups_of)
         if self.random is not None:
             cells = self.random.permutation(cells).tolist()

@@ -104,7 +104,7 @@ class Held:
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Drops the elements of a cell, which is a block of whole chunks, from memory."""
+        """Drops the elements of one cell (block of whole chunks) from memory."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
@@ -116,7 +116,7 @@ class Held:
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
-        """Converts a full batch to the form that the user gets."""
+        """Converts a batch, after all its samples were copied into it, to the arrays that the user gets."""
         raise NotImplementedError
 
     # How long cells are held.
@@ -169,7 +169,7 @@ class Source:
         raise NotImplementedError
 
     def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> Held:
-        """Makes the object that holds cells in memory during a pass over the samples ``order``."""
+        """Makes the object that holds cells (blocks of whole chunks) in memory while the samples ``order`` of an epoch are read."""
         raise NotImplementedError
 
 

@@ -77,7 +77,7 @@ class StoredRows(Source):
         return [array for column in stored for array in column.arrays]
 
     def cells(self, limit_bytes: int) -> Cells:
-        """Divides the rows into blocks (the cells of a pass), for a pass that may hold ``limit_bytes`` in memory.
+        """Divides the rows of the matrix into blocks that are read at once, for an epoch with at most ``limit_bytes`` in memory.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class _Tally:
         self.seen = np.zeros(len(self.edges) - 1, bool)
 
     def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
-        """Counts the chunks that one call touches when it reads some ranges of elements. No range is empty."""
+        """Adds the chunks that one call touches, by reading some ranges of elements, to ``counts``. No range is empty."""
         is_read = np.zeros(len(self.edges), np.int64)
         filled = lengths > 0
         np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)

@@ -68,7 +68,7 @@ class Order:
 
 
 def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], random: np.random.Generator | None) -> Order:
-    """Sorts samples by their cells, so that neighbours in the order read the same cells.
+    """Sorts samples by the cells (blocks of whole chunks) that they touch, so that samples of the same cell are neighbours.
 
     If no sample crosses cells, the cells are in random order, so that stretches of samples come from everywhere. Samples that cross cells
     keep their order, because stretches that come from everywhere would read most cells several times. Only the start of the first stretch

@@ -77,7 +77,7 @@ Numbered = tuple[int, Any]
 
 @dataclass(frozen=True)
 class _Part:
-    """The array, and the box in it, from which one part of a sample is read."""
+    """One part of a sample: a box of an array, which is read from the store."""
 
     array: Array
     box: Box
@@ -433,7 +433,7 @@ class _Reader:
         return read
 
     def _add(self, read: _Read, number: int, sample: Any) -> None:
-        """Adds a sample, as the boxes of arrays that must be read for it, to a batch. A bad sample (one that cannot be read) is left out or
+        """Adds the boxes of arrays that one sample names to the reads of a batch. A bad sample (one that cannot be read) is left out or
         raises an error."""
         try:
             parts = self._parts(sample)
@@ -443,7 +443,7 @@ class _Reader:
             read.samples.append((number, parts))
 
     def _parts(self, sample: Any) -> _Parts:
-        """Opens the arrays of a sample, and checks its selections.
+        """Opens the arrays that a sample names, and checks the selections that the sample makes of them.
 
         Raises
         ------
@@ -473,7 +473,7 @@ class _Reader:
         return part
 
     def _started(self, read: _Read) -> _Read:
-        """Starts one call that reads all samples of a batch."""
+        """Starts to read all samples of a batch by one call, in the background."""
         reads: list[_Part] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():
