@@ -97,7 +97,7 @@ impl PyArray {
         Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 
-    /// Reads many selections of one shape in one batch into `out`. The first dimension of `out` counts the selections.
+    /// Reads many selections of one shape in one batch, stacked along the first dimension of `out`.
     fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
         let selections = parse_selections(&selections)?;
         let out = out.inner.clone();

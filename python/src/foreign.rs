@@ -51,7 +51,7 @@ pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner::new(owner))
 }
 
-/// Makes the error for memory from another Python library that cuzarr cannot use.
+/// Makes the error for an array of another Python library whose memory cuzarr cannot use.
 pub fn foreign(message: impl Into<String>) -> PyErr {
     to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }

@@ -35,8 +35,8 @@ pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
 /// A function that converts the exception that a Python store delivered in place of a value to an error of the library.
 pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
 
-/// A batch of read requests to a Python store, of which some are not answered yet. Requests without an answer fail when
-/// the value is dropped.
+/// A batch of read requests to a Python store, of which some values have not arrived yet. Requests without an answer
+/// fail when the value is dropped.
 pub struct Pending {
     pub batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,

@@ -495,7 +495,8 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     }
 }
 
-/// A store that is implemented in Python. Every call takes the interpreter's lock, and may come from any thread.
+/// A store that is implemented in Python, as a store of the Rust library. Every call takes the interpreter's lock, and
+/// may come from any thread.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
@@ -528,7 +529,7 @@ impl PythonStore {
         })
     }
 
-    /// Requests all values of a batch, and returns without waiting for them.
+    /// Requests all values of a batch from the Python code, and returns without waiting for the values.
     fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
         let name = self.name.clone();
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {

@@ -1,4 +1,5 @@
-//! Watches can stop reads and writes from outside, and count the stored objects that these have reached.
+//! Watches: objects by which Python code cancels running reads and writes, and counts the stored objects that were
+//! reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -338,7 +338,7 @@ class _Stays:
         return [other if axis in self._axes else result[axis] for axis, other in enumerate(others)]
 
     def place(self, block: BlockInfo, number: int, count: int, shape: tuple[int, ...]) -> BlockInfo:
-        """Describes where the result of a block lies in the whole result."""
+        """Describes the region of a reduction's result that the result of one input block fills."""
         extents = self.of(block.shape)
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 

@@ -347,7 +347,7 @@ class DeviceArray(
         return view.reshape(shape) if len(shape) > view.ndim else view
 
     def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
-        """The view that a key selects which has an integer or a slice for every dimension. Steps may be negative."""
+        """The view that ``items`` selects, which has an integer or a slice for every dimension. Steps may be negative."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
         for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):

@@ -525,7 +525,8 @@ _named_v3 = functools.lru_cache(maxsize=256)(_from_words)
 
 
 def from_description(described: Any, words: Any = None) -> DataType:
-    """A data type from an argument of ``numpy.dtype``, in which lists stand for tuples. ``words`` is the type as format 3 spells it."""
+    """Makes a data type from a JSON form of an argument of ``numpy.dtype``, in which lists stand for tuples. ``words`` is the type as
+    format 3 spells it."""
     if described == "T":
         return DataType(_string_dtype(), "string", words)
     if described == "|O":

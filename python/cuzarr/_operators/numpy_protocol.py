@@ -311,7 +311,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function of cuzarr for a NumPy function; ``None`` if there is none."""
+    """The function of cuzarr that replaces a NumPy function for arrays of cuzarr; ``None`` if there is none."""
     name = getattr(function, "__name__", "")
     if name in METHODS or getattr(np, name, None) is not function:
         return None
@@ -343,7 +343,7 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Handles the call of a NumPy function with arrays of cuzarr.
+    """Carries out a call of a NumPy function that has an array of cuzarr among its arguments.
 
     It calls this library's function, or NumPy's if that only needs shapes and methods.
 

@@ -1,4 +1,4 @@
-"""Decodes and scales samples, and converts them to the wanted element type."""
+"""Decodes and scales the samples of a batch, and converts them to the element type that the user asked for."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _parents(variables: dict[str, Variable]) -> dict[str, str]:
 
 
 def _length(opened: Hdf5File, dimension: str) -> int:
-    """The length that a dimension has in a file. Refuses a file in which it has several."""
+    """The length that a dimension has in one of the HDF5 files to be joined. Refuses a file in which it has several."""
     found = opened.lengths(dimension)
     if len(found) == 1:
         return found.pop()
@@ -103,7 +103,7 @@ def _check_names(files: list[Hdf5File], members: list[dict[str, Variable]]) -> N
 
 @dataclass
 class JoinedVariable:
-    """A variable whose elements are divided among several HDF5 files, and become one Zarr array. The parts follow each other along a
+    """A variable whose elements are divided among several HDF5 files, and are read as one Zarr array. The parts follow each other along a
     dimension."""
 
     dimension: str
@@ -160,7 +160,8 @@ class JoinedVariable:
             self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
-        """The attribute ``units`` of the variable in a file. Bounds may take it from the variable to which they belong."""
+        """The attribute ``units`` that the joined variable has in the file with this number. Bounds may take it from the variable to which
+        they belong."""
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
@@ -217,7 +218,7 @@ class JoinedVariable:
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_inline for variable in self.variables)
 
     def _fill(self) -> Any:
-        """The joined variable's fill value: that of the files in which some chunks are not stored, or else that of all files."""
+        """The fill value of the joined variable: the one in files that lack some of the variable's chunks, or else the one in all files."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
         fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):

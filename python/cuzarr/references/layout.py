@@ -118,11 +118,12 @@ class Layout:
         return ByteRange(offset, size)
 
     def read(self, place: ByteRange) -> bytes:
-        """Reads a range of bytes of the file."""
+        """Reads a range of bytes of the HDF5 file."""
         return self.source.read(place.offset, place.size_bytes)
 
     def values(self) -> Any:
-        """Reads all elements, in the shape of the array. Elements beyond the dataset are its fill value, or empty text."""
+        """Reads all elements of the HDF5 dataset, in the shape that the Zarr array has. Elements beyond the dataset are its fill value, or
+        empty text."""
         values = self.dataset[...]
         if self.shape == self.dataset.shape:
             return values

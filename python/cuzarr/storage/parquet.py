@@ -1,4 +1,5 @@
-"""Kerchunk's tables of references in Parquet, which fsspec opens. The references of an array are read when its first chunk is needed."""
+"""Opens kerchunk's tables of references that are stored in Parquet files, with the help of fsspec. The references of an array are read when
+its first chunk is needed."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ImageLevel:
 
 @dataclass
 class Members:
-    """The parts of a dataset: a group, and the arrays of it that become variables.
+    """The group from which an xarray dataset is made, and the arrays of the group that become variables.
 
     Attributes
     ----------

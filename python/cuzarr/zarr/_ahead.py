@@ -80,7 +80,8 @@ class Started:
         )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Waits until the read has ended. The result does not name missing chunks; only callers that refuse missing chunks need that."""
+        """Waits until this read, which runs on another thread, has ended. The result does not name missing chunks; only callers that refuse
+        missing chunks need that."""
         self._is_called = True
         del batch_info, out  # a list of many small objects: freeing it takes time, so it is done while the read runs
         await _threads.until_over(self._read, self._request.cancel)
@@ -97,8 +98,8 @@ class Started:
 
 
 class _Begun(threading.local):
-    """For each thread, the indexer that zarr-python used last, and the read that was started for it. One suffices: nothing is awaited
-    before ``read`` is looked up."""
+    """For each thread, zarr-python's last indexer (the object that lists chunks), and the read that was started early for the indexer. One
+    suffices: nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None

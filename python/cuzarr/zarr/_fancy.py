@@ -46,7 +46,7 @@ class Group:
 
 
 def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: bool) -> list[Group]:
-    """Divides the chunks of a batch into groups of limited size."""
+    """Divides the chunks that zarr-python passes in one call into groups of limited size, which are decoded together."""
     keys = [str(at) if numbered else item[0].path for at, item in enumerate(batch)]
     return _groups(list(range(len(batch))), [item[1] for item in batch], keys, chunks_of)
 
@@ -92,7 +92,8 @@ def read(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> list[int]:
-    """Decodes every chunk of the groups, and copies its selected elements into ``place``. Returns the numbers of missing chunks."""
+    """Decodes each chunk of ``groups``, and copies the chunk's selected elements into the array ``place``. Returns the numbers of missing
+    chunks."""
     if needs_host(place):
         host = np.empty(place.shape, place.dtype)
         missing = read(groups, batch, host, drop_axes, source, options)
@@ -122,7 +123,7 @@ def write(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> None:
-    """Replaces the selected elements in every chunk of the groups by those of ``value``; the chunk's other elements stay."""
+    """Replaces the selected elements in each chunk of ``groups`` by elements of ``value``; the chunk's other elements stay."""
     value = value.cpu() if needs_host(value) else value
     for part in groups:
         elements = empty_like(value, part.stacked_shape, part.chunks)
@@ -146,5 +147,5 @@ def _selected(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: t
 
 
 def collect(values: dict[str, Any]) -> _core.ChunkStore:
-    """Makes a store that puts encoded chunks into the dictionary ``values``."""
+    """Makes a store into which the Rust engine writes encoded chunks, and which puts them into the dictionary ``values``."""
     return _core.ChunkStore.python(_Dictionary(values))

@@ -33,7 +33,7 @@ _HOST = _HostPrototype(*cpu.buffer_prototype)
 
 
 class _HostV2Codec(V2Codec):
-    """A codec of format 2 whose results are always in host memory."""
+    """zarr-python's codec for arrays of format 2, changed so that decoded chunks are always in host memory."""
 
     def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         return _on_cpu(super()._decode_sync(chunk_bytes, chunk_spec))

@@ -198,7 +198,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return self._base.supports_partial_encode
 
     def validate(self, **kwargs: Any) -> None:
-        """Check that the codecs fit an array. zarr-python calls this when an array is created.
+        """Check that the codecs of this pipeline fit an array. zarr-python calls this when an array is created.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """Prepares a read or write, or returns ``None`` if zarr-python's own code must do it."""
+        """Prepares to read or write the chunks that zarr-python passes; returns ``None`` if zarr-python's own code must do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)

@@ -47,7 +47,8 @@ def _own(store: Any) -> _core.Store | None:
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads the chunks of a batch; for coroutines on the running event loop."""
+    """Makes the store object by which the Rust engine accesses the chunks of one zarr-python call; for coroutines on the running event
+    loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -57,7 +58,8 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads the chunks of a batch; for threads other than the event loop's."""
+    """Makes the store object by which the Rust engine accesses the chunks of one zarr-python call; for threads other than the event
+    loop's."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:

@@ -43,7 +43,7 @@ class Work:
         self._work = work
 
     async def run(self) -> Any:
-        """Runs the read or write on another thread, and awaits its result."""
+        """Runs this prepared read or write on another thread, and awaits the result."""
         is_write = self._operation == "write"
         source = await open_source(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = await _threads.run(lambda: self._work(source), self._cancel)
@@ -51,7 +51,7 @@ class Work:
         return result
 
     def run_sync(self) -> Any:
-        """Runs the read or write on this thread, which must not be the event loop's."""
+        """Runs this prepared read or write on the calling thread, which must not be the event loop's."""
         is_write = self._operation == "write"
         source = open_source_sync(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = self._work(source)

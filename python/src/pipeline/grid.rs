@@ -1,4 +1,4 @@
-//! Finds the box that a list of chunks covers.
+//! Finds the box of elements that the parts of chunks in a request from zarr-python form together.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Places {
 
 /// One dimension of a box that is put together from parts of chunks.
 struct Axis {
-    /// The distinct parts of chunks along this dimension of the box, in the order of the result.
+    /// The distinct ranges of elements that the box takes from chunks along this dimension, in the order of the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,
@@ -171,7 +171,7 @@ impl Grid {
         Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
     }
 
-    /// Makes a box from `count` whole chunks, stacked along the first dimension.
+    /// Makes the grid for a box that consists of `count` whole chunks, stacked along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
             let part = |(dim, &extent): (usize, &u64)| Part {
