@@ -202,7 +202,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Makes PyTorch's in-place operators, such as ``tensor += array``, change the tensor: ``tensor += array``. This class handles the
+        """Makes PyTorch's in-place operators change the tensor, as in ``tensor += array``. This class handles the
         other operators.
 
         Raises
