@@ -35,7 +35,7 @@ SMALL_NUMBERS = {
 }
 """Types of ``ml_dtypes`` that cuzarr moves but does not compute with: their names in ``ml_dtypes``, and in Zarr and on the Rust side."""
 OF_TORCH = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", "bfloat16")
-"""Names of types that PyTorch and ``ml_dtypes`` share. An element of them takes at least one byte."""
+"""Names of number types, such as small floats, that PyTorch and ``ml_dtypes`` both have. An element of them takes at least one byte."""
 
 
 def parse_type(spec: Any) -> np.dtype[Any]:

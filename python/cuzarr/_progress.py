@@ -25,7 +25,7 @@ def _shows_lines() -> bool:
 
 
 class _Bar:
-    """Shows a line of progress on a terminal or in a notebook; elsewhere, shows nothing."""
+    """A line of text that shows progress on a terminal or in a notebook, and nothing elsewhere."""
 
     def __init__(self, what: str, unit: str) -> None:
         self._what, self._unit = what, unit
@@ -44,7 +44,7 @@ class _Bar:
 
 
 class _Meter:
-    """Reports progress to an object like tqdm's, with ``total`` and ``update``."""
+    """A function object that reports progress to the user's object like tqdm's, with ``total`` and ``update``."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
@@ -58,7 +58,8 @@ class _Meter:
 
 
 class _Tasks:
-    """Reports progress to an object like rich's ``Progress``, which shows several tasks. Each call of cuzarr is one task."""
+    """A function object that reports progress to the user's object like rich's ``Progress``, which shows several tasks. Each call of cuzarr
+    is one task."""
 
     def __init__(self, tasks: Any, what: str) -> None:
         self._tasks = tasks

@@ -93,8 +93,8 @@ def from_cuzarr(
 
 
 class _Sized:
-    """A stored array from which dask's blocks are read, with the shape that it had when the graph was made. Reads fail after a resize,
-    because blocks would be shorter than dask expects."""
+    """A stored array from which dask reads blocks, with the array's shape at the time when dask's graph was made. Reads fail after a
+    resize, because blocks would be shorter than dask expects."""
 
     def __init__(self, array: Array) -> None:
         self._array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim

@@ -261,7 +261,7 @@ class Complex128(_Number):
 
 
 class DateTime64(_Time):
-    """Dates, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
+    """The type of dates, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class DateTime64(_Time):
 
 
 class TimeDelta64(_Time):
-    """Durations, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
+    """The type of durations, counted in multiples (``scale_factor``) of a unit (``"ns"``, ``"D"``, …).
 
     Parameters
     ----------

@@ -142,13 +142,13 @@ def _rebuild(
 
 
 class InvalidArgumentError(CuzarrError, ValueError):
-    """The value of an argument is not valid."""
+    """A function was called with an argument that has a value it cannot use, such as a negative size."""
 
     _kind = "InvalidArgument"
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """The type of an argument is not valid."""
+    """A function was called with an argument of a type that it does not accept."""
 
 
 class ConfigInvalidError(CuzarrError, ValueError):
@@ -198,13 +198,13 @@ class ContainsArrayAndGroupError(BaseZarrError):
 
 
 class MetadataValidationError(BaseZarrError):
-    """Metadata are not JSON, or break their specification."""
+    """A metadata document of an array or group is not JSON, or breaks the Zarr specification."""
 
     _kind = "MetadataInvalid"
 
 
 class NodeTypeValidationError(MetadataValidationError):
-    """Metadata describe another type of node than the requested type."""
+    """A metadata document describes an array where a group was expected, or a group where an array was expected."""
 
 
 class EncodingValidationError(MetadataValidationError):
@@ -212,7 +212,7 @@ class EncodingValidationError(MetadataValidationError):
 
 
 class UnknownCodecError(BaseZarrError):
-    """The codec's name is not known."""
+    """Metadata or an argument names a codec that cuzarr does not know."""
 
     _kind = "UnknownCodec"
 
@@ -222,33 +222,33 @@ class PickleCodecDisabledError(UnknownCodecError):
 
 
 class DataTypeValidationError(CuzarrError, ValueError):
-    """The data type's name or configuration is not known."""
+    """Metadata or an argument has a data type whose name or configuration cuzarr does not know."""
 
     _kind = "UnknownDataType"
 
 
 class UnknownDataTypeError(DataTypeValidationError):
-    """The data type's name is not known."""
+    """Metadata or an argument has a data type whose name cuzarr does not know."""
 
 
 class UnsupportedFeatureError(BaseZarrError):
-    """Metadata need an extension or feature that is not supported."""
+    """Metadata of an array or group need a Zarr extension or feature that cuzarr does not support."""
 
     _kind = "UnsupportedFeature"
 
 
 class SelectionInvalidError(CuzarrError, IndexError):
-    """The selection does not fit the array."""
+    """A selection, such as the index in ``array[index]``, does not fit the array."""
 
     _kind = "SelectionInvalid"
 
 
 class BoundsCheckError(SelectionInvalidError):
-    """An index is outside the array."""
+    """A selection has an index that is outside the array."""
 
 
 class NegativeStepError(SelectionInvalidError):
-    """A slice has a step below 1."""
+    """A selection has a slice with a step below 1, which only some selections support."""
 
 
 class VindexInvalidSelectionError(SelectionInvalidError):
@@ -256,17 +256,17 @@ class VindexInvalidSelectionError(SelectionInvalidError):
 
 
 class ArrayIndexError(SelectionInvalidError):
-    """An index array is not valid in this selection."""
+    """A selection has an index array that is not valid, such as several index arrays whose shapes do not broadcast together."""
 
 
 class ShapeMismatchError(CuzarrError, ValueError):
-    """Shapes differ, but must agree."""
+    """Two shapes differ, such as those of an array and of the value written to it, but must be equal or broadcast together."""
 
     _kind = "ShapeMismatch"
 
 
 class DTypeMismatchError(CuzarrError, TypeError):
-    """Data types differ, but must agree."""
+    """Two element types differ, such as those of an array and of the memory to read into, but must be equal or convertible."""
 
     _kind = "DTypeMismatch"
 
@@ -282,55 +282,55 @@ class OutOfRangeError(ConversionError, InvalidArgumentError):
 
 
 class ChunkCorruptError(BaseZarrError):
-    """Encoded bytes cannot be decoded."""
+    """Stored bytes, such as those of a chunk, cannot be decoded: they are damaged, or the array's codecs did not write them."""
 
     _kind = "ChunkCorrupt"
 
 
 class ChecksumMismatchError(BaseZarrError):
-    """A stored checksum differs from the computed one."""
+    """The checksum stored with data differs from the checksum computed from the data, so the data are damaged."""
 
     _kind = "ChecksumMismatch"
 
 
 class ChunkNotFoundError(BaseZarrError):
-    """A chunk is missing, and missing chunks were not allowed (``array.read_missing_chunks``)."""
+    """A chunk is not stored, and the setting ``array.read_missing_chunks`` does not allow to read it as fill values."""
 
     _kind = "ChunkNotFound"
 
 
 class EncodeFailedError(CuzarrError, ValueError):
-    """A value cannot be encoded by the codec, or represented in the data type."""
+    """Elements to be written cannot be encoded by the array's codecs, or represented in the array's data type."""
 
     _kind = "EncodeFailed"
 
 
 class KeyInvalidError(CuzarrError, ValueError):
-    """A key would leave the store, or is not valid in it."""
+    """The key of a value in a store is not valid, or would lie outside the store, such as one with ``..``."""
 
     _kind = "KeyInvalid"
 
 
 class StoreFailedError(CuzarrError, OSError):
-    """The store failed."""
+    """A store failed to read, write, list or delete values, for example because of a disk or network error."""
 
     _kind = "StoreFailed"
 
 
 class PermissionDeniedError(CuzarrError, PermissionError):
-    """The store does not allow this user to do the operation."""
+    """A store denied an operation, because the user lacks the permission or credentials for it."""
 
     _kind = "PermissionDenied"
 
 
 class ReadOnlyError(CuzarrError, ValueError):
-    """The store or array was opened for reading only."""
+    """A write was refused, because the store or array was opened for reading only."""
 
     _kind = "ReadOnly"
 
 
 class MemorySpaceError(CuzarrError, TypeError):
-    """Memory is on another device than the operation needs."""
+    """An array or buffer is in the memory of another device than the operation needs."""
 
     _kind = "MemorySpace"
 
@@ -341,7 +341,7 @@ class ImplicitHostCopyError(MemorySpaceError):
 
 
 class UnsupportedError(CuzarrError, NotImplementedError):
-    """The operation has no implementation for this data type or device."""
+    """An operation has no implementation for the data type, the device or the arguments that were given."""
 
     _kind = "Unsupported"
 
@@ -355,7 +355,7 @@ class ExportError(UnsupportedError, BufferError):
 
 
 class DeviceUnavailableError(CuzarrError, RuntimeError):
-    """There is no such device, or its driver cannot be used."""
+    """A requested device, such as ``"cuda:1"``, does not exist, or its driver cannot be used."""
 
     _kind = "DeviceUnavailable"
 
@@ -367,25 +367,25 @@ class LibraryMissingError(CuzarrError, ImportError):
 
 
 class BudgetExceededError(CuzarrError, MemoryError):
-    """The memory budget refused the request."""
+    """A call was refused, because it needs more memory than a memory limit allows."""
 
     _kind = "BudgetExceeded"
 
 
 class OutOfMemoryError(CuzarrError, MemoryError):
-    """The device or the host had no memory left."""
+    """An allocation failed, because the GPU or the host had no memory left."""
 
     _kind = "OutOfMemory"
 
 
 class KernelCompileFailedError(CuzarrError, RuntimeError):
-    """A kernel did not compile."""
+    """CUDA C++ source of a kernel did not compile."""
 
     _kind = "KernelCompileFailed"
 
 
 class DeviceFailedError(CuzarrError, RuntimeError):
-    """The device's driver reported a failure."""
+    """The driver of a GPU reported a failure, for example of a kernel launch or a copy."""
 
     _kind = "DeviceFailed"
 
@@ -397,7 +397,7 @@ class FallbackRefusedError(CuzarrError, RuntimeError):
 
 
 class CancelledError(CuzarrError, RuntimeError):
-    """The operation was cancelled before it ended."""
+    """A read, write or computation was cancelled before it ended."""
 
     _kind = "Cancelled"
 
@@ -407,7 +407,7 @@ class CuzarrUserWarning(UserWarning):
 
 
 class CuzarrFutureWarning(FutureWarning):
-    """A behaviour will change in a later version."""
+    """A behaviour of cuzarr that a program relies on will change in a later version."""
 
 
 class UnstableSpecificationWarning(CuzarrFutureWarning):
@@ -415,7 +415,7 @@ class UnstableSpecificationWarning(CuzarrFutureWarning):
 
 
 class CuzarrDeprecationWarning(DeprecationWarning):
-    """A name or argument will be removed in a later version."""
+    """A function, class or argument of cuzarr that a program uses will be removed in a later version."""
 
 
 class CuzarrRuntimeWarning(RuntimeWarning):

@@ -38,7 +38,8 @@ __all__ = ["BatchDataset", "CropDataset", "SampleStream", "SparseRows", "Variabl
 
 
 def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.Array:
-    """An array of JAX with these elements, on their device. It shares their memory where JAX can: do not change them afterwards.
+    """Converts elements that were read to an array of JAX on the same device. It shares their memory where JAX can: do not change them
+    afterwards.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def _check_type(dtype: np.dtype[Any]) -> None:
 
 
 class _JaxLibrary(Library):
-    """Makes JAX arrays for batches. An array is made after its elements have been read."""
+    """The array library that makes a data set's batches as JAX arrays. An array is made after its elements have been read."""
 
     def check(self, dtype: np.dtype[Any]) -> None:
         _check_type(dtype)

@@ -177,7 +177,7 @@ def _pools_of_others(device: str) -> dict[str, PoolInfo]:
 
 
 def limit(size: int | str | None) -> ConfigSet:
-    """Limit the memory that reads, writes and computations need in addition to their results.
+    """Limit the temporary memory of reads, writes and computations: what they need in addition to the results.
 
     The limit holds for a ``with`` block, or from now on. It sets the configuration's ``memory_limit``. It applies to running reads and
     writes, for each kind of memory (host, pinned, device), and to the regions that :func:`cuzarr.copy`, :func:`cuzarr.rechunk` and

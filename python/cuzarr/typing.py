@@ -114,13 +114,13 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------------- choices
 
 AccessMode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
-"""Access mode: read only, read and write, create if missing, replace, or create only."""
+"""How an array or group is opened: read only (``"r"``), read and write, create if missing, replace, or create only."""
 
 Device: TypeAlias = Literal["cpu", "cuda"] | str
 """A device: ``"cpu"``, ``"cuda"``, or a certain GPU such as ``"cuda:1"``."""
 
 Order: TypeAlias = Literal["C", "F"]
-"""Memory order: the last (``"C"``) or the first index (``"F"``) changes fastest."""
+"""Order of an array's elements in memory: the last (``"C"``) or the first index (``"F"``) changes fastest."""
 
 ZarrFormat: TypeAlias = Literal[2, 3]
 """The version of the Zarr specification that an array or a group follows."""
@@ -131,7 +131,7 @@ Scalar: TypeAlias = complex | str | bytes | np.generic | date | timedelta
 """One element: a number, text, bytes or a date. ``complex`` includes ``bool``, ``int`` and ``float``."""
 
 ShapeLike: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
-"""Extents in elements: one number for an array of one dimension, or one number for each dimension."""
+"""Shape of an array: one number of elements for each dimension, or a single number for an array of one dimension."""
 
 Axis: TypeAlias = int | str | tuple[int | str, ...] | None
 """Dimensions by number or name; ``None`` stands for all dimensions."""
@@ -166,14 +166,14 @@ class _SupportsGetConfig(Protocol):
 
 
 class _NativeType(Protocol):
-    """A data type object from ``cuzarr.dtype``."""
+    """An element type, given by an object of ``cuzarr.dtype``."""
 
     @property
     def native(self) -> np.dtype[Any]: ...
 
 
 class _ZarrType(Protocol):
-    """A data type object of zarr-python."""
+    """An element type, given by an object of zarr-python."""
 
     def to_native_dtype(self) -> np.dtype[Any]: ...
 
@@ -206,13 +206,13 @@ Selection: TypeAlias = (
 """A selection between brackets: integers, slices, index arrays and masks, names of fields, and a tuple of these."""
 
 Chunks: TypeAlias = SupportsIndex | Iterable[SupportsIndex | Sequence[SupportsIndex] | None] | Literal["auto"]
-"""Shape of a chunk: a number for each dimension, or one number for all. ``-1`` means a whole dimension, and ``False`` the whole array.
-With ``"auto"``, cuzarr chooses. Lists for dimensions give chunks of different lengths.
+"""Shape of the chunks of a new array: a number for each dimension, or one number for all. ``-1`` means a whole dimension, and ``False`` the
+whole array. With ``"auto"``, cuzarr chooses. Lists for dimensions give chunks of different lengths.
 """
 
 
 Shards: TypeAlias = Chunks | Mapping[str, Any] | None
-"""Shape of a shard, or ``{"shape": …, "index_location": "start"}``. ``None`` stores every chunk as a separate object."""
+"""Shape of the shards of a new array, or ``{"shape": …, "index_location": "start"}``. ``None`` stores every chunk as a separate object."""
 
 CompressorName: TypeAlias = Literal["none", "zstd", "gzip", "lz4", "blosc:lz4", "blosc:zstd", "blosc:lz4hc", "blosc:zlib"] | str
 """A compressor by its short name, with a level if it has levels: ``"zstd:5"``."""
@@ -254,11 +254,11 @@ BytesValue: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | Sup
 """Bytes to store, or an array or a buffer on any device, whose elements are stored in C order."""
 
 Frame: TypeAlias = bytes | bytearray | memoryview | SupportsCudaArray | SupportsDLPack
-"""Encoded bytes on the host, or in an array on any device."""
+"""The bytes of one encoded chunk (a frame): on the host, or in an array on any device."""
 
 
 class Rows(Protocol):
-    """An array on any device, each of whose rows is one chunk or one frame."""
+    """An array on any device, each of whose rows is one chunk to encode, or one encoded chunk (frame) to decode."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -267,11 +267,11 @@ class Rows(Protocol):
 
 
 Frames: TypeAlias = Sequence[Frame] | Rows | tuple[Frame, Sequence[int] | ArrayLike, Sequence[int] | ArrayLike]
-"""Single frames, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
+"""Encoded chunks (frames) to decode: a sequence of them, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
 
 
 KernelArgument: TypeAlias = complex | np.generic | SupportsCudaArray | SupportsDLPack
-"""A number, or an array in the memory of a GPU."""
+"""An argument for a launch of the user's kernel: a number, or an array in the memory of a GPU."""
 
 
 class _RangeRequest(Protocol):
@@ -318,10 +318,10 @@ Node: TypeAlias = Union["Array", "Group", "StoreLike", SupportsStorePath]
 """An array or group of cuzarr or zarr-python, or the path, URL or store of one."""
 
 TargetT = TypeVar("TargetT", bound="Array | LazyArray")
-"""A stored array, or a lazy view of one, to which results are written."""
+"""Type variable for the stored array, or the lazy view of one, to which a function writes its results and which it returns."""
 
 NodeT = TypeVar("NodeT", bound="Array | Group")
-"""An array or a group. A copy has the type of its source."""
+"""Type variable of the functions that copy an array or a group. A copy has the type of its source."""
 
 
 class Client(Protocol):
@@ -343,7 +343,7 @@ class _SupportsUpdate(Protocol):
 
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | _SupportsUpdate | None
-"""``True`` for a progress line, a function of the number done and the total, or an object with ``update`` like tqdm's."""
+"""How a call reports progress: ``True`` shows a line; or a function of the number done and the total; or an object like tqdm's."""
 
 
 class _SupportsCudaStream(Protocol):
@@ -401,7 +401,7 @@ class _Place(ArrayEncoding, total=False):
 
 
 class SaveOptions(ArrayEncoding, total=False):
-    """Further arguments of :func:`cuzarr.save_array`."""
+    """Types of the further keyword arguments of :func:`cuzarr.save_array`."""
 
     overwrite: bool
     mode: AccessMode | None
@@ -411,34 +411,34 @@ class SaveOptions(ArrayEncoding, total=False):
 
 
 class OpenLikeOptions(_Place, total=False):
-    """Further arguments of :func:`cuzarr.open_like`."""
+    """Types of the further keyword arguments of :func:`cuzarr.open_like`."""
 
     fill_value: FillValue
 
 
 class CreateLikeOptions(OpenLikeOptions, total=False):
-    """Further arguments of :func:`cuzarr.zeros_like` and of the other functions that create an array like another one."""
+    """Types of the further keyword arguments of :func:`cuzarr.zeros_like` and similar functions, which create an array like another one."""
 
     shape: ShapeLike
     path: str | None
 
 
 class CreateOptions(OpenLikeOptions, total=False):
-    """Further arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
+    """Types of further keyword arguments of :func:`cuzarr.zeros`, :func:`cuzarr.ones`, :func:`cuzarr.empty` and :func:`cuzarr.array`."""
 
     path: str | None
     zarr_format: ZarrFormat | None
 
 
 class FullOptions(_Place, total=False):
-    """Further arguments of :func:`cuzarr.full`."""
+    """Types of the further keyword arguments of :func:`cuzarr.full`."""
 
     path: str | None
     zarr_format: ZarrFormat | None
 
 
 class OpenOptions(ArrayEncoding, total=False):
-    """Further arguments of :func:`cuzarr.open` and :func:`cuzarr.open_array`, for an array that is created."""
+    """Types of the further keyword arguments of :func:`cuzarr.open` and :func:`cuzarr.open_array`, for an array that is created."""
 
     shape: ShapeLike
     fill_value: FillValue
@@ -466,7 +466,7 @@ class _CopyOptions(RunOptions, total=False):
 
 
 class CopyOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.copy`."""
+    """Types of the further keyword arguments of :func:`cuzarr.copy`."""
 
     zarr_format: ZarrFormat | None
     skip_unreadable: bool
@@ -475,7 +475,7 @@ class CopyOptions(_CopyOptions, total=False):
 
 
 class RechunkOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.rechunk`."""
+    """Types of the further keyword arguments of :func:`cuzarr.rechunk`."""
 
     chunks: Required[Chunks | Mapping[str, int] | Mapping[int, int]]
     shards: Shards | Literal["keep"]
@@ -484,7 +484,7 @@ class RechunkOptions(_CopyOptions, total=False):
 
 
 class PyramidOptions(_CopyOptions, total=False):
-    """Further arguments of :func:`cuzarr.pyramid`."""
+    """Types of the further keyword arguments of :func:`cuzarr.pyramid`."""
 
     method: Literal["mean", "gaussian", "max", "nearest", "mode"] | None
     levels: int | None
@@ -513,7 +513,7 @@ class _EpochOptions(TypedDict, total=False):
 
 
 class BatchOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.BatchDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.BatchDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -521,7 +521,7 @@ class BatchOptions(_EpochOptions, total=False):
 
 
 class WindowOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.WindowDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.WindowDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -531,7 +531,7 @@ class WindowOptions(_EpochOptions, total=False):
 
 
 class CropOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.CropDataset`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.CropDataset`."""
 
     weights: ArrayLike | None
     samples: int | None
@@ -539,7 +539,7 @@ class CropOptions(_EpochOptions, total=False):
 
 
 class SparseRowOptions(_EpochOptions, total=False):
-    """Further arguments of :class:`cuzarr.loader.SparseRows`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.SparseRows`."""
 
     obs: Group | SupportsStorePath | StoreLike | None
     columns: Iterable[str] | None
@@ -551,7 +551,7 @@ class SparseRowOptions(_EpochOptions, total=False):
 
 
 class StreamOptions(TypedDict, total=False):
-    """Further arguments of :class:`cuzarr.loader.SampleStream`."""
+    """Types of the further keyword arguments of :class:`cuzarr.loader.SampleStream`."""
 
     skip_bad: bool
     drop_last: bool
@@ -560,7 +560,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 class DatasetOptions(TypedDict, total=False):
-    """Further arguments of ``xarray.open_groups(…, engine="cuzarr")``, used for every group."""
+    """Types of the further keyword arguments of ``xarray.open_groups(…, engine="cuzarr")``, used for every group."""
 
     mask_and_scale: bool | Mapping[str, bool]
     decode_times: bool | CFDatetimeCoder | Mapping[str, bool | CFDatetimeCoder] | None
@@ -577,7 +577,7 @@ class DatasetOptions(TypedDict, total=False):
 
 
 class DataTreeOptions(DatasetOptions, total=False):
-    """Further arguments of ``xarray.open_datatree(…, engine="cuzarr")``."""
+    """Types of the further keyword arguments of ``xarray.open_datatree(…, engine="cuzarr")``."""
 
     group: str | None
     mode: AccessMode
@@ -604,7 +604,7 @@ class _NewArrayOptions(TypedDict, total=False):
 
 
 class BlockOptions(RunOptions, _NewArrayOptions, total=False):
-    """Further arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
+    """Types of the further keyword arguments of :func:`cuzarr.map_blocks`, :func:`cuzarr.reduce` and :meth:`cuzarr.Expression.store`."""
 
     resume: bool
     chunks: Chunks | None
@@ -615,28 +615,28 @@ class BlockOptions(RunOptions, _NewArrayOptions, total=False):
 
 
 class RequireArrayOptions(_NewArrayOptions, total=False):
-    """Further arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and is created."""
+    """Types of further keyword arguments of :meth:`cuzarr.AsyncGroup.require_array`, used only if the array is missing and created."""
 
     chunks: Chunks
     compressor: CodecLike | None
 
 
 class RequireOptions(RequireArrayOptions, total=False):
-    """Further arguments of :meth:`cuzarr.Group.require_array`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.require_array`."""
 
     dtype: DTypeLike | None
     exact: bool
 
 
 class GroupOptions(TypedDict, total=False):
-    """Further arguments of :meth:`cuzarr.Group.create_group` and :meth:`cuzarr.Group.require_group`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.create_group` and :meth:`cuzarr.Group.require_group`."""
 
     overwrite: bool
     attributes: dict[str, Any] | None
 
 
 class OpenGroupOptions(TypedDict, total=False):
-    """Further arguments of :func:`cuzarr.open_consolidated`."""
+    """Types of the further keyword arguments of :func:`cuzarr.open_consolidated`."""
 
     mode: AccessMode
     path: str | None
@@ -649,7 +649,7 @@ class OpenGroupOptions(TypedDict, total=False):
 
 
 class MemberOptions(ArrayEncoding, total=False):
-    """Further arguments of :meth:`cuzarr.Group.full`."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.full`."""
 
     overwrite: bool
     zarr_format: ZarrFormat | None
@@ -658,7 +658,7 @@ class MemberOptions(ArrayEncoding, total=False):
 
 
 class FilledMemberOptions(MemberOptions, total=False):
-    """Further arguments of :meth:`cuzarr.Group.zeros` and of the other methods that create an array in a group."""
+    """Types of the further keyword arguments of :meth:`cuzarr.Group.zeros` and of the other methods that create an array in a group."""
 
     fill_value: FillValue
 
@@ -749,7 +749,7 @@ class MemoryArray(Protocol):
 
 
 HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
-"""An array in memory. Functions of its library return arrays of the same library."""
+"""Type variable for an array in memory: NumPy's, or a ``DeviceArray``. Functions of its library return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
 """The second operand of an operation with an array in memory, for which the result is again in memory: a number, an array in memory, or a

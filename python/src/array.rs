@@ -27,8 +27,8 @@ use crate::strings;
 use crate::update::PyUpdate;
 use crate::watch::Watches;
 
-/// A [`Decoding`](cuzarr::meta::Decoding) for Python: the type to read as, values that mark missing elements, scale,
-/// offset, and the result's type.
+/// A [`Decoding`](cuzarr::meta::Decoding) for Python, by which stored elements become numbers: the type to read as,
+/// values that mark missing elements, scale, offset, and the result's type.
 type Decoded = (Option<String>, Vec<Py<PyAny>>, Option<f64>, Option<f64>, Option<String>);
 
 /// An array of the Rust library, opened with options such as its device.
@@ -97,7 +97,7 @@ impl PyArray {
         Ok(results.into_iter().map(|inner| PyNdBuffer { inner }).collect())
     }
 
-    /// Reads many selections of one shape in one batch into `out`. The first dimension of `out` counts the selections.
+    /// Reads many selections of one shape in one batch, stacked along the first dimension of `out`.
     fn read_stack_into(&self, py: Python<'_>, selections: Vec<Lists>, out: &PyNdBuffer) -> PyResult<()> {
         let selections = parse_selections(&selections)?;
         let out = out.inner.clone();
@@ -154,8 +154,8 @@ impl PyArray {
         self.run(py, move |array| array.write_variable(&selection, &elements))
     }
 
-    /// Begins to update the selection, so that its elements do not change between a read and a write. Other writes to
-    /// the same stored objects wait until it ends.
+    /// Begins an update of the selected elements, such as `a[i] += 1`: no other write changes them between the update's
+    /// read and its write. Other writes to the same stored objects wait until it ends.
     fn update(&self, py: Python<'_>, selection: Selected<'_>) -> PyResult<PyUpdate> {
         let selection = selection.parse()?;
         PyUpdate::begin(py, self.watched(), selection)
@@ -169,9 +169,9 @@ impl PyArray {
         Ok((explanation.to_string(), explanation.to_json().to_string()))
     }
 
-    /// Returns how stored elements are decoded to numbers if the array has these attributes, given as JSON. The parts
-    /// are the type to read as, values that mark missing elements, scale, offset, and the type of the result. `None` if
-    /// stored elements need no decoding.
+    /// Returns how stored elements become numbers (scale, offset, missing values) if the array has the attributes in
+    /// this JSON text. The parts are the type to read as, values that mark missing elements, scale, offset, and the
+    /// type of the result. `None` if stored elements need no decoding.
     fn decoding(&self, py: Python<'_>, attributes: &str) -> PyResult<Option<Decoded>> {
         let mut metadata = self.array.metadata().clone();
         let decoding = metadata.set_attributes_json(attributes).and_then(|()| metadata.decoding()).py()?;
@@ -204,13 +204,15 @@ impl PyArray {
         &self.array
     }
 
-    /// Returns the array in a form whose calls can be stopped by the watches that apply to this thread.
+    /// Returns the array in a form whose reads and writes Python can cancel, by the `Watch` objects whose `with` blocks
+    /// this thread is in.
     pub fn watched(&self) -> Array {
         let watches = Watches::current();
         watches.array(&self.array, &watches.token())
     }
 
-    /// Calls the array without the interpreter's lock; the watches of this thread can stop the call.
+    /// Runs `call` on the array without the interpreter's lock. Python can cancel it, by the `Watch` objects whose
+    /// `with` blocks this thread is in.
     fn run<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Array) -> cuzarr::Result<T> + Send) -> PyResult<T> {
         let array = self.watched();
         match array.store().capabilities().divides_reads {

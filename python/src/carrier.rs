@@ -23,8 +23,8 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Runs `work`, a copy whose boxes `function` copies, on this thread without the interpreter's lock. An exception
-    /// of the function is raised unchanged.
+    /// Runs a copy of an array (`work`) on this thread, without the interpreter's lock; the Python function `function`
+    /// copies the array's boxes. An exception of the function is raised unchanged.
     pub fn run(
         py: Python<'_>,
         function: Py<PyAny>,

@@ -64,7 +64,7 @@ fn encoded_spec(shape: Vec<u64>, data_type: &str) -> cuzarr::Result<ChunkSpec> {
     Ok(ChunkSpec::new(shape, data_type, fill_value))
 }
 
-/// A codec that is implemented in Python. Each call takes the interpreter's lock.
+/// A codec that is implemented in Python, as a codec of the Rust library. Each call takes the interpreter's lock.
 struct PythonCodec {
     codec: Py<PyAny>,
     name: String,

@@ -137,7 +137,8 @@ impl PyPyramid {
 /// metadata.
 type Opened<'py> = (PyRef<'py, PyStore>, String, u8, bool);
 
-/// Source and target of a copy, on stores that tell the watches of this thread what is read and written.
+/// Source and target of a copy: their stores and paths. The stores report each key that is read or written to Python's
+/// `Watch` objects.
 struct Places {
     from: Arc<dyn Store>,
     from_path: String,
@@ -242,14 +243,15 @@ pub fn region_shape(
     Ok(Regions::plan(&shape, element_bytes, &unit, &chunks, most_bytes).py()?.shape().to_vec())
 }
 
-/// A checkpoint of work on an array: an object in the array's store that says how far the work has come.
+/// An object in an array's store that counts the finished regions of the array, so that interrupted work on the array
+/// can be resumed.
 #[pyclass(name = "Checkpoint", module = "cuzarr._core")]
 pub struct PyCheckpoint(Checkpoint);
 
 #[pymethods]
 impl PyCheckpoint {
-    /// Opens the checkpoint of an array, and reads how far earlier work with the same name and the same region shape
-    /// has come.
+    /// Opens the checkpoint of an array, and reads how many regions earlier work with the same name and region shape
+    /// finished.
     #[new]
     fn new(py: Python<'_>, target: &PyArray, work: &str, region_shape: Vec<u64>) -> PyResult<PyCheckpoint> {
         let target = target.array().clone();

@@ -1,4 +1,5 @@
-//! Decoders that work directly on frames and memory that Python passes.
+//! Decoders that decode compressed chunks (frames) that Python passes into memory that Python passes, without a Zarr
+//! array.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,7 +54,7 @@ impl PyDecoder {
         Ok(PyDecoder { inner: Decoder::new(&codecs, parse_device(device)?).py()? })
     }
 
-    /// Prepares frames that lie in separate buffers, each to be decoded into its own output.
+    /// Prepares compressed chunks (frames) that lie in separate buffers, each to be decoded into its own output array.
     fn prepare(
         &self,
         py: Python<'_>,
@@ -65,7 +66,8 @@ impl PyDecoder {
         self.prepare_frames(py, Frames::Apart(frames), &outs, scratch_limit)
     }
 
-    /// Prepares frames that lie in one buffer. `ranges` has the offset and size of each.
+    /// Prepares compressed chunks (frames) that all lie in one buffer, at given offsets. `ranges` has the offset and
+    /// size of each.
     fn prepare_slab(
         &self,
         py: Python<'_>,
@@ -123,8 +125,8 @@ impl PyDecoderBatch {
         py.unlocked(|| self.lock().via_host())
     }
 
-    /// Submits the decoding of the batch to a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it
-    /// alive.
+    /// Submits the decoding of the batch of frames to a CUDA stream, without waiting. `stream` is a `CUstream` as an
+    /// integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         if py.unlocked(|| self.lock().is_empty()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Encoders that work directly on chunks that Python passes.
+//! Encoders that compress chunks that Python passes, without a Zarr array.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -76,8 +76,8 @@ impl PyEncoderBatch {
         py.unlocked(|| self.lock().via_host().map(String::from))
     }
 
-    /// Submits the encoding of the batch to a stream. `stream` is a `CUstream` as an integer, and `owner` keeps it
-    /// alive.
+    /// Submits the encoding of the batch of chunks to a CUDA stream, without waiting. `stream` is a `CUstream` as an
+    /// integer, and `owner` keeps it alive.
     fn run(&self, py: Python<'_>, stream: usize, owner: Py<PyAny>) -> PyResult<()> {
         // SAFETY: only `cuzarr.codecs` calls this. It passes the handle of a stream of this device that belongs to `owner`,
         // or of one of CUDA's own streams.

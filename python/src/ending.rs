@@ -29,7 +29,7 @@ struct Ending {
 struct State {
     /// Number of threads that are attached to the interpreter, or about to attach.
     attached: usize,
-    /// The thread that ends the interpreter; `None` until that begins.
+    /// The thread that ends the Python interpreter; `None` until the interpreter begins to end.
     ender: Option<ThreadId>,
 }
 
@@ -40,12 +40,12 @@ impl Ending {
 }
 
 thread_local! {
-    /// How often this thread is attached to the interpreter, one attachment inside the other. Python code that the
-    /// thread runs may call Rust, which attaches it again.
+    /// Nesting depth of this thread's attachments to the Python interpreter; 0 if it is not attached. Python code that
+    /// the thread runs may call Rust, which attaches it again.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts this thread as attached to the interpreter until the value is dropped.
+/// A guard that counts this thread as attached to the Python interpreter until the guard is dropped.
 struct Attached(&'static Ending);
 
 impl Attached {
@@ -85,7 +85,7 @@ pub fn attach<T>(work: impl FnOnce(Python<'_>) -> cuzarr::Result<T>) -> cuzarr::
     try_attach(work).unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "Python is shutting down")))
 }
 
-/// Runs Rust code without the interpreter's lock.
+/// An extension of `Python` that runs Rust code without the interpreter's lock.
 pub trait Unlocked {
     /// Releases the interpreter's lock, runs `work`, and takes the lock again. If the interpreter has begun to end by
     /// then, and another thread ends it, this thread sleeps until the process ends.

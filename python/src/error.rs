@@ -74,13 +74,13 @@ pub fn of_command(py: Python<'_>, exception: &PyErr) -> Error {
     }
 }
 
-/// For each item of a batch, `None` or its error as a Python exception.
+/// Converts the result of each item of a batch to `None` for success, or to a Python exception.
 pub fn exceptions(results: Vec<cuzarr::Result<()>>) -> Vec<Option<Py<PyAny>>> {
     let exception = |error| Python::attach(|py| to_python(&error).into_value(py).into_any());
     results.into_iter().map(|result| result.err().map(exception)).collect()
 }
 
-/// Converts errors of the library to Python exceptions: `result.py()?`.
+/// An extension of `Result` that converts errors of the library to Python exceptions: `result.py()?`.
 pub trait IntoPython<T> {
     /// Converts an error in the result to a Python exception.
     fn py(self) -> PyResult<T>;

@@ -22,7 +22,7 @@ const LEGACY_STREAM: usize = 1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
-/// Owns one or several Python objects, such as those that keep memory alive. Any thread may drop the value.
+/// An owner of one or several Python objects, such as those that keep memory alive. Any thread may drop the value.
 pub struct PythonOwner<T>(Option<T>);
 
 impl<T> PythonOwner<T> {
@@ -51,7 +51,7 @@ pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner::new(owner))
 }
 
-/// Makes the error for memory from another Python library that cuzarr cannot use.
+/// Makes the error for an array of another Python library whose memory cuzarr cannot use.
 pub fn foreign(message: impl Into<String>) -> PyErr {
     to_python(&Error::new(ErrorKind::InvalidArgument, message))
 }

@@ -9,8 +9,8 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::error::PyResult;
 
-/// The identity that all stores over one Python object share. It keeps the object alive, so that no other object gets
-/// its address.
+/// A Python object that stores access, with the identity by which two stores over this object count as the same data.
+/// It keeps the object alive, so that no other object gets its address.
 struct Identified {
     identity: Identity,
     _object: Py<PyAny>,
@@ -20,15 +20,16 @@ struct Identified {
 /// threads that hold Python's lock take this one, so no thread holds it while another one forks the process.
 static OBJECTS: Mutex<BTreeMap<usize, Weak<Identified>>> = Mutex::new(BTreeMap::new());
 
-/// Tells whether two stores written in Python access the same data: an address, or an object that is kept alive.
+/// The identity of a Python store's data, which is equal for stores over the same data: from an address, or from an
+/// object that is kept alive.
 pub struct Place {
     identity: Identity,
     _object: Option<Arc<Identified>>,
 }
 
 impl Place {
-    /// Makes a place, which identifies a store's data, from what the store's adapter gives: an address as text, or an
-    /// object. The value may also be a tuple of one of these and a path below it.
+    /// Identifies a store's data by the value that the store's adapter gives: an address as text, or a Python object.
+    /// The value may also be a tuple of one of these and a path below it.
     pub fn new(what: &Bound<'_, PyAny>) -> PyResult<Place> {
         if let Ok(pair) = what.cast::<PyTuple>() {
             let (what, path): (Bound<'_, PyAny>, String) = pair.extract()?;

@@ -46,7 +46,8 @@ impl Part<'_> {
     }
 }
 
-/// The arrays of one call, which a single cancellation token can stop. Several uses of one Python array count as one.
+/// The different arrays that one call reads or writes; a single token cancels the whole call. Several uses of one
+/// Python array count as one.
 struct Handles {
     watches: Watches,
     token: CancellationToken,
@@ -61,7 +62,8 @@ impl Handles {
         Handles { watches, token, arrays: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// Returns the index of an array among those of the call, and adds the array if it is new.
+    /// Returns the index of an array in the call's list of different arrays, and adds the array to the list if it is
+    /// new.
     fn number(&mut self, array: &Bound<'_, PyArray>) -> usize {
         *self.numbers.entry(array.as_ptr() as usize).or_insert_with(|| {
             self.arrays.push(self.watches.array(array.get().array(), &self.token));

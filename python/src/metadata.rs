@@ -156,7 +156,7 @@ impl PyArrayMetadata {
         self.outline()?.inner_chunk_shape.as_ref().map(|shape| PyTuple::new(py, shape)).transpose()
     }
 
-    /// The names of the array's dimensions; `None` if the document has none.
+    /// The names of the array's dimensions; `None` if the metadata document names none.
     #[getter]
     fn dimension_names<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.outline()?.dimension_names.as_ref().map(|names| PyTuple::new(py, names)).transpose()

@@ -26,7 +26,7 @@ pub enum Argument {
     Value(Vec<u8>),
 }
 
-/// Returns the stream that the caller gave, or the legacy default stream.
+/// Returns the CUDA stream on which a kernel is launched: the caller's, or else the legacy default stream.
 fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
     match stream {
         None => Stream::legacy(device),

@@ -28,8 +28,7 @@ fn parse_order(name: &str) -> Order {
 }
 
 impl PyNdBuffer {
-    /// The range of bytes that the elements occupy in the buffer: the offset of the first byte, and that behind the
-    /// last.
+    /// The range of bytes that the elements occupy in the buffer: offset of the first byte, and end of the last one.
     fn span(&self) -> (usize, usize) {
         // Constructors checked that the span lies inside the memory.
         let first = self.inner.layout().offset_bytes();

@@ -143,8 +143,8 @@ pub struct PyNodeLock {
 
 #[pymethods]
 impl PyNodeLock {
-    /// Waits until nobody else holds the lock of the node at a path, an array if `is_array`, else a group. With
-    /// `for_shape`, no other caller can change the array's shape while its chunks are written.
+    /// Takes the metadata lock of the node at a path, an array if `is_array`, else a group; waits while others hold it.
+    /// With `for_shape`, no other caller can change the array's shape while its chunks are written.
     #[new]
     fn new(
         py: Python<'_>,

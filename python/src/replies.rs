@@ -1,4 +1,5 @@
-//! Takes the values that stores written in Python deliver. They may come at once or later, from any thread.
+//! Receives the values that stores written in Python deliver, and passes them to the reader that requested them. They
+//! may come at once or later, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,11 +32,11 @@ pub fn bounds(request: &ReadRequest) -> cuzarr::Result<Bounds> {
     Ok((request.key.clone(), start, stop))
 }
 
-/// A function that converts an exception, which came instead of a value, to an error.
+/// A function that converts the exception that a Python store delivered in place of a value to an error of the library.
 pub type Explain = Box<dyn Fn(Python<'_>, &ReadRequest, PyErr) -> Error + Send + Sync>;
 
-/// A batch of read requests to a Python store, of which some are not answered yet. Requests without an answer fail when
-/// the value is dropped.
+/// A batch of read requests to a Python store, of which some values have not arrived yet. Requests without an answer
+/// fail when the value is dropped.
 pub struct Pending {
     pub batch: Arc<[ReadRequest]>,
     sink: Arc<dyn ReadSink>,

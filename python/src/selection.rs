@@ -87,7 +87,7 @@ fn indices(list: &PyNdBuffer) -> PyResult<Arc<[u64]>> {
     Ok(list.inner.host_slice::<u64>().py()?.to_vec().into())
 }
 
-/// Indices of which none is negative, or the first index that is out of range.
+/// The indices of one dimension, all counted from its start; or the first index that is out of range.
 type Counted = Result<Arc<[u64]>, i128>;
 
 /// Number of points from which the indices of each dimension are converted by a thread of their own.

@@ -495,19 +495,20 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
     }
 }
 
-/// A store that is implemented in Python. Every call takes the interpreter's lock, and may come from any thread.
+/// A store that is implemented in Python, as a store of the Rust library. Every call takes the interpreter's lock, and
+/// may come from any thread.
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Number of values to request by one call of the Python code. More than one if the store fetches values in
+    /// Number of values that one call of the store's Python code requests. More than one if the store fetches values in
     /// parallel.
     requests_at_once: usize,
     /// Whether the Python code accepts requests and delivers their values later.
     is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether the sizes of values are cheap to ask for, and values are large. Then memory is reserved before a value
-    /// is requested.
+    /// Whether the Python store has large values, and tells the size of a value cheaply. Then memory is reserved before
+    /// a value is requested.
     has_sizes: bool,
     /// Whether the store returns a value's version together with a part of the value.
     has_versions: bool,
@@ -528,7 +529,7 @@ impl PythonStore {
         })
     }
 
-    /// Requests all values of a batch, and returns without waiting for them.
+    /// Requests all values of a batch from the Python code, and returns without waiting for the values.
     fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
         let name = self.name.clone();
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {

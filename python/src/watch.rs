@@ -1,4 +1,5 @@
-//! Watches can stop reads and writes from outside, and count the stored objects that these have reached.
+//! Watches: objects by which Python code cancels running reads and writes, and counts the stored objects that were
+//! reached.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -23,7 +24,8 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Can stop running calls of the library, and remembers the keys that they have reached.
+/// An object that can cancel running reads and writes, and that remembers the keys of stored objects that they have
+/// reached.
 #[derive(Default)]
 pub struct Watch {
     cancellation: CancellationToken,
@@ -51,7 +53,7 @@ impl Watch {
         std::mem::take(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner).missing)
     }
 
-    /// Makes the calls under this watch fail before they reach their next stored object.
+    /// Cancels the reads and writes that this watch observes: each fails before it reaches its next stored object.
     pub fn cancel(&self) {
         self.cancellation.cancel();
     }
@@ -63,33 +65,36 @@ impl Watch {
     }
 }
 
-/// The watches that apply to one call of the library: each can stop the call, or remember the keys that it reaches.
+/// The `Watch` objects that observe one read or write: each can cancel it, or remember the keys of stored objects that
+/// it reaches.
 #[derive(Clone)]
 pub struct Watches(Arc<[Arc<Watch>]>);
 
 impl Watches {
-    /// Returns the watches that apply to calls of this thread.
+    /// Returns the `Watch` objects whose `with` blocks this thread is in; they observe its reads and writes.
     pub fn current() -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().map(Arc::clone).collect()))
     }
 
-    /// Returns the watches that apply to calls of this thread, and also `own`.
+    /// Returns the `Watch` objects whose `with` blocks this thread is in, and `own` as a further one.
     pub fn with(own: &Arc<Watch>) -> Watches {
         Watches(CURRENT.with_borrow(|stack| stack.iter().chain([own]).map(Arc::clone).collect()))
     }
 
-    /// Makes a cancellation token for a call under these watches. A signal cancels it, too.
+    /// Makes a token that is cancelled when one of these watches is, for a read or write that they observe. A signal
+    /// cancels it, too.
     pub fn token(&self) -> CancellationToken {
         let tokens = self.0.iter().map(|watch| watch.cancellation.clone());
         CancellationToken::under(tokens.chain([interrupt::token()]).collect())
     }
 
-    /// Returns an array whose calls tell these watches about keys, and which `token` can cancel.
+    /// Returns an array whose reads and writes report their keys to these watches, and end when `token` is cancelled.
     pub fn array(&self, array: &Array, token: &CancellationToken) -> Array {
         with_store(&array.under(token.clone()), self.store(array.store()))
     }
 
-    /// Returns a store that tells these watches about keys, if any of them remembers keys.
+    /// Returns a store that reports the keys it reads and writes to these watches, or `store` itself if none of them
+    /// remembers keys.
     pub fn store(&self, store: &Arc<dyn Store>) -> Arc<dyn Store> {
         match self.0.iter().any(|watch| watch.counts || watch.lists_missing) {
             true => Arc::new(Watched { inner: Arc::clone(store), watches: self.clone() }),
@@ -111,8 +116,8 @@ impl Watches {
     }
 }
 
-/// Lets Python code stop its calls of the library, and count the stored objects that they reach. A watch applies to all
-/// calls that begin on this thread inside its `with` block.
+/// An object by which Python code cancels its own reads and writes, and counts the stored objects that they have
+/// reached. A watch applies to all calls that begin on this thread inside its `with` block.
 #[pyclass(name = "Watch", module = "cuzarr._core", frozen)]
 pub struct PyWatch {
     watch: Arc<Watch>,
@@ -152,13 +157,14 @@ impl PyWatch {
     }
 }
 
-/// A store that tells its watches which keys are read, written and deleted.
+/// A wrapper of a store that reports each key that is read, written or deleted to `Watch` objects.
 struct Watched {
     inner: Arc<dyn Store>,
     watches: Watches,
 }
 
-/// Receives what a store reads, tells the watches about each item that has arrived, and passes it on.
+/// A receiver of a store's values that reports the key of each arrived value to `Watch` objects, and passes the value
+/// on.
 struct WatchedSink {
     inner: Arc<dyn ReadSink>,
     batch: Arc<[ReadRequest]>,
@@ -211,7 +217,8 @@ impl fmt::Display for Watched {
     }
 }
 
-/// A value that is written in parts through a watched store. The watches are told when it is finished.
+/// A value that is written in parts, whose key is reported to `Watch` objects. The watches are told when it is
+/// finished.
 struct WatchedValue {
     value: Box<dyn Unfinished>,
     key: String,

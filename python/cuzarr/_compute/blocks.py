@@ -28,13 +28,13 @@ _DEFAULT_LIMIT = 1 << 30
 
 
 def regular_shards(array: Any) -> tuple[int, ...] | None:
-    """The shape of this array's shards, for new arrays like it; ``None`` without shards, or if they differ in length."""
+    """The shape of the shards of ``array``, to be used for a new array like it; ``None`` without shards, or if they differ in length."""
     return array.shards if array.metadata._grid.is_regular else None
 
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Describes one block of a computation over arrays of any size: its number, and where it lies in the arrays. Functions of
+    """One block of a computation that works block by block on arrays of any size: its number, and where it lies in the arrays. Functions of
     :func:`cuzarr.map_blocks` and :func:`cuzarr.reduce` get this.
 
     Parameters
@@ -184,7 +184,7 @@ class Sources:
             raise MemorySpaceError(f"{what}: got an array on {where}, but blocks are on the CPU", hint=hint)
 
     def places(self) -> list[StorePath]:
-        """The store and the path of each input that is in a store."""
+        """The store and the path of each input array that is stored."""
         return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
@@ -198,7 +198,8 @@ class Sources:
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
-        """Chooses the shape of blocks: whole multiples of ``unit`` that fit the memory limit, with few repeated reads of chunks."""
+        """Chooses the shape of the blocks that are computed one by one: multiples of ``unit`` within the memory limit, with few chunks read
+        twice."""
         # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
         item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
@@ -245,7 +246,7 @@ class Sources:
 
 
 class ReadAhead:
-    """Reads the inputs of each block while the block before it is processed."""
+    """A reader that reads the input elements of each block on a thread, while the block before it is processed."""
 
     def __init__(self, sources: Sources, blocks: Sequence[BlockInfo], limit: int, watch: _core.Watch) -> None:
         self._sources, self._blocks, self._limit, self._watch = sources, iter(blocks), limit, watch

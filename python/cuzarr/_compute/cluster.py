@@ -40,7 +40,8 @@ def check_client(client: Any) -> None:
 
 
 def check(what: str, client: Any, sources: Sources, resume: bool) -> None:
-    """Refuses work that a cluster cannot do: without a client, with ``resume``, or with sources that other processes cannot read.
+    """Refuses a call that a dask cluster cannot carry out: without a client, with ``resume``, or with sources that other processes cannot
+    read.
 
     Raises
     ------
@@ -98,7 +99,8 @@ def check_out(what: str, out: Any, hint: str = "pass out= with a path or URL tha
 
 
 class Cluster:
-    """Runs tasks on the workers of a dask client. If a worker dies, its task runs again on another one, and writes the same objects.
+    """A dask cluster on whose workers a call computes blocks, each by one task. If a worker dies, its task runs again on another one, and
+    writes the same objects.
 
     Parameters
     ----------
@@ -126,11 +128,11 @@ class Cluster:
             tell(number)
 
     def results(self, items: Sequence[Any]) -> Iterator[Any]:
-        """Computes the result for each item by one task, and yields the results in the order of the items."""
+        """Computes a result for each item by one dask task, and yields the results in the order of the items."""
         return self._run(_compute, items)
 
     def _run(self, work: Callable[..., Any], items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """Submits one task for each item, and yields the results in the order of the items.
+        """Submits one dask task, a call of ``work``, for each item, and yields the results in the order of the items.
 
         At most a few tasks for each thread of the cluster wait or hold results.
         """

@@ -236,7 +236,7 @@ def _ranges(select: Any, source: Any) -> dict[str, list[int | None]]:
 
 
 class Job:
-    """One copy, or one pyramid, to be made: its source, its target and its options."""
+    """A call of ``copy``, ``rechunk`` or ``pyramid`` with checked arguments: source, target and options of the copy to make."""
 
     def __init__(
         self,
@@ -323,7 +323,7 @@ _End = tuple[str, str, bytes]
 
 @dataclass(frozen=True)
 class _CopyBox:
-    """Copies one box of an array, in the process that calls this object: a worker of a dask cluster."""
+    """A function object that copies one box of an array; it is sent to a worker of a dask cluster and called there."""
 
     stores: tuple[Store, Store]
     ends: tuple[_End, _End]

@@ -61,7 +61,7 @@ def _attributes(array: StoredArray) -> str:
 
 
 def _of_times(attributes: str) -> str:
-    """Prepares the attributes of an array, given as JSON, for decoding its elements to dates or durations.
+    """Prepares the JSON text of an array's attributes for decoding the array's elements to dates or durations.
 
     Durations become dates counted from 1970. As in xarray, elements are durations if ``units`` is a unit such as ``hours`` and
     the attribute ``dtype`` says so. Only for durations, the result has a ``dtype``.

@@ -134,7 +134,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
 
     @property
     def _is_dates(self) -> bool:
-        """Whether the elements of the result are dates or durations."""
+        """Whether this plan computes dates or durations, not numbers."""
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: DTypeLike) -> Expression:
@@ -573,7 +573,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return cls(made(*made_of), device, names, made_of)
 
     def _with_operands(self, operands: tuple[Any, ...]) -> Expression:
-        """This plan with its operands replaced by others of the same shapes and types."""
+        """A copy of this plan that computes with other operands, which have the shapes and types of the present ones."""
         how, _, arguments = self._made_of
         return Expression._rebuilt((how, operands, arguments), self._own_device, self._names)
 

@@ -32,12 +32,12 @@ def is_lazy(value: Any) -> bool:
 
 
 def dimension_names(value: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of an array or a plan, if it has any. In format 2 they are stored as xarray stores them."""
+    """Names of the dimensions of an array or a plan; ``None`` if it stores none. In format 2 they are stored as xarray stores them."""
     return value._dimension_names if isinstance(value, Lazy) else None
 
 
 def names_left(names: tuple[str | None, ...] | None, axes: list[int] | None, keepdims: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of a reduction's result."""
+    """Names of the dimensions that a reduction over ``axes`` leaves in its result."""
     if names is None or keepdims:
         return names
     return () if axes is None else tuple(name for axis, name in enumerate(names) if axis not in axes)
@@ -152,7 +152,7 @@ def deliver(buffer: _core.NdBuffer, like: tuple[Any, ...], dtype: np.dtype[Any] 
 
 
 def settings(device: str | None, memory_limit: int | str | None) -> tuple[str, int, int]:
-    """The device, the memory limit in bytes and the number of threads that compute a plan: the given values, else the configured ones."""
+    """The device, memory limit in bytes and number of threads with which a plan is computed: the arguments, else the configured values."""
     where = str(config.get("device")) if device is None else str(device)
     asked = config.get("memory_limit") if memory_limit is None else parse_size(memory_limit)
     threads = config.get("threading.max_workers") or _cpu_count() or 1

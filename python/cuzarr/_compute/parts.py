@@ -75,7 +75,7 @@ def store(expression: Any, target: Any, client: Any, where: Settings, progress: 
 
 
 class _Work:
-    """The computation of one plan on a cluster: runs its tasks and reports their progress."""
+    """The computation of one plan on a dask cluster, which is divided into tasks whose progress is reported."""
 
     def __init__(self, what: str, expression: Any, client: Any, where: Settings, progress: Any) -> None:
         _check(what, expression, client)
@@ -88,7 +88,7 @@ class _Work:
         self._results: dict[int, Any] = {}
 
     def tasks(self, compute: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """Calls ``compute`` for each item on the workers, and yields the results in the order of the items."""
+        """Calls ``compute`` for each item on a worker of the cluster, and yields the results in the order of the items."""
         self._total += len(items)
         for result in cluster.Cluster(self._client, self._what, compute, self.limit).results(items):
             self._done += 1

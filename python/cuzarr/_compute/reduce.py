@@ -246,7 +246,7 @@ def _of_nothing(fold: _Fold, target: Target, shape: tuple[int, ...]) -> Any:
 
 
 def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any]) -> Any:
-    """Calls ``map_block`` for one block; returns its partial result."""
+    """Calls the user's ``map_block`` for one block that was read, and returns the block's partial result."""
     with naming(block, "reduce"):
         partial = call(map_block, block, given)
         if partial is None:
@@ -255,7 +255,7 @@ def _computed(map_block: Callable[..., Any], block: BlockInfo, given: list[Any])
 
 
 def _partial(map_block: Callable[..., Any], sources: Sources, block: BlockInfo) -> Any:
-    """Reads a block, and returns its partial result."""
+    """Reads one block of the inputs, and returns the result of the user's ``map_block`` for it."""
     return _computed(map_block, block, sources.read(block))
 
 
@@ -266,7 +266,7 @@ def _along(fold: _Fold, sources: Sources, stays: _Stays, groups: Sequence[Sequen
 
 
 class _Fold:
-    """Holds the user's functions of one reduction, and applies them to blocks."""
+    """The user's functions of one reduction (``map_block``, ``combine``, ``finish``), to be applied to blocks."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class _Fold:
         self._tell = listener(progress, "computing", "blocks")
 
     def result(self, blocks: Sequence[BlockInfo], reader: ReadAhead) -> Any:
-        """The merged and finished result of several blocks, which are the next ones of ``reader``."""
+        """Reduces several blocks, which ``reader`` yields next: merges their partial results, and applies the user's ``finish``."""
         return self.merged(blocks, (_computed(self._map_block, block, reader.take()) for block in blocks))
 
     def merged(self, blocks: Sequence[BlockInfo], partials: Iterable[Any]) -> Any:
@@ -296,7 +296,7 @@ class _Fold:
         return self._finished(total)
 
     def of_sources(self, blocks: Sequence[BlockInfo], sources: Sources) -> Any:
-        """Reads blocks one after the other, and returns their merged and finished result."""
+        """Reads blocks one after the other, merges their partial results, and applies the user's ``finish``."""
         return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
@@ -313,7 +313,8 @@ class _Fold:
 
 
 class _Stays:
-    """Converts shapes of the inputs to shapes of a reduction's result: reduced dimensions are dropped, or have the extent 1."""
+    """The dimensions that a reduction keeps, by which shapes of inputs become shapes of the result: reduced dimensions are dropped, or get
+    the extent 1."""
 
     def __init__(self, axes: Sequence[int], keepdims: bool) -> None:
         self._axes, self._keepdims = axes, keepdims
@@ -337,7 +338,7 @@ class _Stays:
         return [other if axis in self._axes else result[axis] for axis, other in enumerate(others)]
 
     def place(self, block: BlockInfo, number: int, count: int, shape: tuple[int, ...]) -> BlockInfo:
-        """Describes where the result of a block lies in the whole result."""
+        """Describes the region of a reduction's result that the result of one input block fills."""
         extents = self.of(block.shape)
         return BlockInfo(number, count, self.of(block.start, 0), extents, ((0, 0),) * len(extents), shape)
 

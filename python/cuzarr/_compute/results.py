@@ -59,7 +59,7 @@ def marked(settings: dict[str, Any], place: StorePath, work: str) -> dict[str, A
 
 
 def continued(place: StorePath) -> Any:
-    """Opens the array at a path of a store, which interrupted work may have begun; ``None`` if there is no array."""
+    """Opens the array at a path of a store, which an interrupted computation may have begun to write; ``None`` if there is no array."""
     _core.Checkpoint.check_place((place.store.handle, place.path))
     with contextlib.suppress(ArrayNotFoundError), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*: unfinished ", CuzarrUserWarning)
@@ -76,7 +76,8 @@ def completed(array: Any) -> None:
 
 
 class Target:
-    """The array to which results of blocks are written. It exists already, or is created when the type of the first result is known.
+    """The output array of a computation, to which the results of blocks are written. It exists already, or is created when the type of the
+    first result is known.
 
     Attributes
     ----------
@@ -210,7 +211,7 @@ class Target:
 
 
 class Results:
-    """Writes the results of blocks to the target array, each while the result of the next block is computed.
+    """A writer that writes the result of each block to the target array while the result of the next block is computed.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ class Results:
             self._writer.shutdown()
 
     def _look_back(self) -> None:
-        """Finds out how many results interrupted work had written. The target array must exist."""
+        """Reads from the target's checkpoint how many results an earlier, interrupted run wrote. The target array must exist."""
         if self._looked or not is_stored(self._target.array):
             return
         self._looked = True

@@ -1,4 +1,4 @@
-"""Interfaces of stored arrays and groups for computations, and the functions that open and create them."""
+"""Interfaces of stored arrays and groups that computations use, and access to the functions that open and create arrays and groups."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StoredArray(Protocol):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Holds the public functions that open and create arrays and groups, for modules that cannot import them."""
+    """The public functions that open and create arrays and groups, for modules that cannot import them."""
 
     open: Callable[..., Any]
     open_array: Callable[..., Any]

@@ -44,7 +44,8 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
 
 
 def _document(place: StorePath) -> str | None:
-    """The key of a metadata document, which every worker must find; ``None`` for stores in memory, which are sent with the tasks."""
+    """The key of a source's metadata document, by which each worker checks that it can read the source; ``None`` for stores in memory,
+    which are sent with the tasks."""
     if isinstance(place.store, MemoryStore | GpuMemoryStore):
         return None
     return next((key for key in map(place.key, _DOCUMENTS) if place.store.exists(key)), None)
@@ -52,7 +53,8 @@ def _document(place: StorePath) -> str | None:
 
 @contextmanager
 def _marked(target: StorePath | None) -> Iterator[tuple[Store, str] | None]:
-    """Writes an empty object to the target, which workers must find. Yields its store and key, and deletes it when the block ends."""
+    """Writes an empty object below the target's path, by which each worker checks that it reaches the same store. Yields its store and key,
+    and deletes it when the block ends."""
     if target is None or not target.store.supports_deletes:
         yield None
         return
@@ -101,7 +103,8 @@ class _Needs:
 
 
 async def _answer(version: str, needs: bytes) -> CuzarrError | None:
-    """Runs on a worker: returns the error that keeps it from doing tasks. A thread checks this, to keep the worker's loop responsive."""
+    """Checks on a worker that it can do its tasks, and returns the error if it cannot. A thread checks this, to keep the worker's loop
+    responsive."""
     return await asyncio.to_thread(_found_missing, version, needs)
 
 
@@ -122,7 +125,7 @@ def _other_version(message: str, version: str) -> CuzarrError:
 
 
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
-    """Converts a worker's answer to an error that names the worker; ``None`` if it can work, or is gone."""
+    """Converts the result of a worker's check to an error that names the worker; ``None`` if it can work, or is gone."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
         return None  # the worker can work; or it is gone, and other workers get its tasks
     if isinstance(answer, CuzarrError):

@@ -15,7 +15,7 @@ PLACES = ("device", *CLASSES)
 
 
 def resolve_class(name: Any) -> Any:
-    """The class that a dotted name stands for. A class is returned unchanged.
+    """Imports the class with a dotted name such as ``"cuzarr.buffer.gpu.Buffer"``. A class is returned unchanged.
 
     Raises
     ------
@@ -63,7 +63,8 @@ def _is_on_cpu(value: Any) -> bool:
 
 
 def complete_places(values: dict[str, Any], device: str, origin: str) -> dict[str, Any]:
-    """Adds the missing ones of the settings ``device``, ``buffer`` and ``ndbuffer``, if one is set. ``device`` is the current device."""
+    """Completes the settings ``device``, ``buffer`` and ``ndbuffer``: if one of them is set, the others get the values that fit it.
+    ``device`` is the current device."""
     given = {key: values[key] for key in PLACES if key in values}
     if not given:
         return values

@@ -32,7 +32,7 @@ def _literal(text: str) -> Any:
 
 
 Refuse = Callable[[ConfigInvalidError], None]
-"""Type of functions that are called with the error about an environment variable whose value cannot be used."""
+"""Type of functions that handle the error about an environment variable whose value is not valid, by raising or ignoring it."""
 
 
 def _raise(error: ConfigInvalidError) -> None:
@@ -40,7 +40,8 @@ def _raise(error: ConfigInvalidError) -> None:
 
 
 def _read_variables(environ: Mapping[str, str], prefix: str, refuse: Refuse) -> Iterator[tuple[str, Any, str]]:
-    """Keys, values and origins of the variables with a prefix. Inherited settings come first, so that other variables override them."""
+    """Yields key, value and origin of the settings that environment variables with a prefix give. Inherited settings come first, so that
+    other variables override them."""
     variables = [name for name in environ if name.startswith(prefix)]
     for variable in sorted(variables, key=lambda name: name[len(prefix) :].lower() != _INHERITED):
         key, origin = variable[len(prefix) :].lower().replace("__", "."), f"environment {variable}"

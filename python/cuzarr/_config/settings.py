@@ -324,7 +324,7 @@ class Config:
             self._set, self._environ, self._environment = {}, environ, environment
 
     def refresh(self, paths: Any = None, env: Mapping[str, str] | None = None) -> None:
-        """Like :meth:`reset`, but the caller may give the environment variables.
+        """Undo all changes like :meth:`reset`, and read the settings again from the environment variables that the caller gives.
 
         Raises
         ------

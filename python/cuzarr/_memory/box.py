@@ -52,7 +52,7 @@ def normalize_index(index: Any, extent: int) -> int:
 
 @dataclass(frozen=True)
 class Box:
-    """Selects elements by a start, a count and a step for each dimension. The result lacks the dimensions ``dropped``."""
+    """A selection of elements by a start, a count and a step for each dimension. The result lacks the dimensions ``dropped``."""
 
     start: tuple[int, ...]
     count: tuple[int, ...]

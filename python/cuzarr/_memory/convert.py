@@ -164,7 +164,8 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """Memory for a read into a caller's array ``out``: a buffer, and a function that finishes ``out`` after the buffer is filled.
+    """The buffer to read into for a caller's array ``out``, and a function that copies the elements to ``out`` if the buffer is other
+    memory.
 
     Raises
     ------

@@ -65,7 +65,7 @@ def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any,
 
 
 def _item(item: Any) -> Any:
-    """Converts one item of a selection: index arrays and masks become NumPy arrays in host memory."""
+    """Converts one item of a selection to a form that NumPy understands: index arrays and masks become NumPy arrays in host memory."""
     if item is None or item is Ellipsis or isinstance(item, slice) or is_integer(item):
         return item
     if not isinstance(item, list | tuple) and not hasattr(item, "shape"):
@@ -81,7 +81,8 @@ def _item(item: Any) -> Any:
 
 
 def _list(places: np.ndarray[Any, Any], extent: int, along: Along, key: list[Any]) -> None:
-    """Adds a list of indices: the sorted, distinct indices to ``along``, and the position of each index among them to ``key``."""
+    """Divides the index array of one dimension: adds its sorted, distinct values to ``along``, and the position of each index among them to
+    ``key``."""
     outside = places[(places < -extent) | (places >= extent)] if places.dtype.kind == "i" else places[places >= extent]
     if outside.size:
         raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")

@@ -199,7 +199,7 @@ class DeviceArray(
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Hands the memory to another library. The elements are ready on ``stream`` when this returns."""
+        """Hands the array's memory to another library, as a DLPack capsule. The elements are ready on ``stream`` when this returns."""
         return self._buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -329,7 +329,8 @@ class DeviceArray(
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def _view(self, key: Any) -> DeviceArray:
-        """The view that a key selects. The key has integers, slices with steps of either sign, an ellipsis and new dimensions."""
+        """The view that a key of integers, slices, an ellipsis and new dimensions (``None``) selects. Slices may have steps of either
+        sign."""
         items = ensure_tuple(key)
         own = expand_ellipsis(tuple(item for item in items if item is not None), self.shape)
         try:
@@ -346,7 +347,7 @@ class DeviceArray(
         return view.reshape(shape) if len(shape) > view.ndim else view
 
     def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
-        """The view that an integer or a slice for every dimension selects. Steps may be negative."""
+        """The view that ``items`` selects, which has an integer or a slice for every dimension. Steps may be negative."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
         for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):
@@ -361,7 +362,7 @@ class DeviceArray(
         return DeviceArray(memory, self.dtype)
 
     def _gathered(self, axis: int, indices: DeviceArray) -> DeviceArray:
-        """The elements at ``indices`` (int64, on this device) along a dimension.
+        """A new array with the elements at ``indices`` (int64, on this device) along the dimension ``axis``.
 
         ``indices`` of one dimension apply to every line along ``axis``. Otherwise their other extents are the array's, and each line
         has its own.
@@ -392,7 +393,7 @@ class DeviceArray(
         return _Named(turned, among, chosen.first, chosen.numbers.reshape(-1), chosen.shape(extents))
 
     def _brought(self, item: Any) -> Any:
-        """Moves an item of a key to this device, if it is an index array or a mask."""
+        """Copies one item of an indexing key to this array's device, if it is an index array or a mask."""
         if isinstance(item, np.ndarray):
             return DeviceArray.from_host(item, self.device)
         return (
@@ -586,7 +587,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
-        """A contiguous copy of another type, in which some runs of each element's bytes (``reversals``) are in reverse order."""
+        """A contiguous copy for a type with another byte order: in each element, the runs of bytes ``reversals`` are reversed."""
         packed = self._order(order)
         result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
@@ -722,7 +723,7 @@ def device_array(x: Any) -> DeviceArray:
 
 @dataclass(frozen=True)
 class _Named:
-    """The elements that a key with index arrays selects: those at the indices ``numbers`` along dimension ``axis`` of ``among``.
+    """The elements that a key with index arrays or masks selects, as indices ``numbers`` along dimension ``axis`` of the array ``among``.
 
     ``among`` is ``turned`` in another shape: a view if possible, else a copy. The result has the shape ``shape``.
     """
@@ -735,7 +736,7 @@ class _Named:
 
 
 def _with_arrays(key: Any) -> tuple[Any, ...] | None:
-    """Splits a key into its items, if some of them are index arrays or masks; else ``None``."""
+    """Splits an indexing key into its items, if some of them are index arrays or masks; else ``None``."""
     items = tuple(map(_as_index, key)) if isinstance(key, tuple) else (_as_index(key),)
     return items if any(isinstance(item, np.ndarray | DeviceArray) for item in items) else None
 

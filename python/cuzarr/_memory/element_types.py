@@ -69,12 +69,12 @@ def memory_type(dtype: np.dtype[Any]) -> str:
 
 
 def is_opaque(dtype: np.dtype[Any]) -> bool:
-    """Whether GPUs can move elements of this type, but not convert them."""
+    """Whether cuzarr's GPU kernels copy elements of this type, but cannot convert them to other types."""
     return memory_type(dtype).startswith("opaque") or _numpy.is_small(dtype)
 
 
 def are_known_apart(own: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether two NumPy types are equal, or differ in a way that the Rust side's names show. The names do not show structures, strings,
+    """Whether two NumPy types are equal, or the Rust side's names for them show how they differ. The names do not show structures, strings,
     byte orders and units of time."""
     both_are_times = own.kind in "mM" and wanted.kind in "mM"
     return own == wanted or not (is_opaque(own) or is_opaque(wanted) or both_are_times)

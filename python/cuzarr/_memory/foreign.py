@@ -208,7 +208,7 @@ def host_array(value: Any, what: str, dtype: Any = None) -> np.ndarray[Any, Any]
 
 
 def to_bytes(value: Any) -> bytes:
-    """The bytes of a value to be stored: a bytes-like object, an array, or zarr-python's buffer."""
+    """Converts a value to be stored, such as a bytes-like object, an array or zarr-python's buffer, to bytes."""
     if hasattr(value, "to_bytes") and not isinstance(value, int):
         return bytes(value.to_bytes())
     return bytes(memoryview(value).cast("B")) if not isinstance(value, bytes) else value

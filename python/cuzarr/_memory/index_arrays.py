@@ -23,7 +23,8 @@ Numbers = Any
 
 @dataclass(frozen=True)
 class Chosen:
-    """The elements that a key with index arrays or masks selects: by slices, then by a list of numbers along one dimension.
+    """The result of parsing a key with index arrays or masks: slices to take first, then flat indices along the dimensions that the arrays
+    select from.
 
     Attributes
     ----------
@@ -58,7 +59,8 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """An index array of a key, and the dimensions that it selects from. Its numbers count the elements of these dimensions in C order."""
+    """One index array of an indexing key, and the array dimensions that it selects from. Its numbers count the elements of these dimensions
+    in C order."""
 
     axes: list[int]
     numbers: Numbers
@@ -67,7 +69,8 @@ class _Group:
 
 @dataclass
 class _Walk:
-    """The state of parsing a key with index arrays: the items parsed so far, and the next dimension of the array."""
+    """The state of the parser for keys with index arrays: the items that it has parsed, and the array dimension that the next item selects
+    from."""
 
     shape: tuple[int, ...]
     axis: int = 0
@@ -101,7 +104,7 @@ class _Walk:
         self.axis += ndim
 
     def part(self) -> None:
-        """Notes that an item which is no index array separates the index arrays before it from those behind it."""
+        """Records that the current item of the key, such as a slice, separates the index arrays before it from later ones."""
         self.was_listed = False
 
 

@@ -78,7 +78,7 @@ Documents = dict[str, dict[str, Any]]
 
 
 class NodeMetadata:
-    """Base class of the metadata of arrays and of groups."""
+    """Base class of metadata objects, of arrays and of groups, in both Zarr formats."""
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata document as a dictionary, with the attributes inside.
@@ -97,7 +97,8 @@ class NodeMetadata:
         raise NotImplementedError  # each kind of node has its own
 
     def _given(self) -> tuple[Any, Any]:
-        """The metadata in the form that the Rust side writes: of this array or group, and the consolidated metadata of what is below it."""
+        """The metadata to write, in the Rust side's form: those of this array or group, and the consolidated metadata of the nodes
+        below."""
         return self.stored()
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
@@ -177,7 +178,7 @@ class ArrayMetadata(NodeMetadata):
 
     @staticmethod
     def _named(document: Mapping[str, Any], attributes: dict[str, Any]) -> Documents:
-        """Divides a metadata document and attributes among the files in which they are stored, by file name."""
+        """Divides a metadata document and attributes into the documents to store, by file name, such as ``.zarray`` and ``.zattrs``."""
         raise NotImplementedError  # each format has its own
 
     def _take(self, core: _core.ArrayMetadata) -> Self:

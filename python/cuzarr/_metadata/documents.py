@@ -41,7 +41,8 @@ FoundNode = tuple[Documents | _core.ArrayMetadata, _core.Consolidated | None, li
 AnyNodeMetadata = AnyArrayMetadata | GroupMetadata
 
 UNFINISHED = "cuzarr_unfinished"
-"""The attribute that marks an array or group while it is written. Its value is an object whose member ``work`` names the work."""
+"""Name of the attribute by which an array or group is marked as unfinished while cuzarr writes it. Its value is an object whose member
+``work`` names the work."""
 
 
 def check_zarr_format(zarr_format: Any) -> ZarrFormat | None:

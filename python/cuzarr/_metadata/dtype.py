@@ -83,7 +83,7 @@ class DataType:
 
     @property
     def is_variable(self) -> bool:
-        """Whether elements are of variable length."""
+        """Whether elements have variable length, such as strings of any length."""
         return self.name in ("string", "variable_length_bytes")
 
     @property
@@ -369,7 +369,8 @@ def _unit_args(native: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _check_v2(native: np.dtype[Any], name: str) -> None:
-    """Refuses types in format 2 that have no type code in NumPy, because their code would mean raw bytes."""
+    """Refuses, for Zarr format 2, types that have no type code of their own in NumPy (such as bfloat16), whose code would mean raw
+    bytes."""
     if name == "bfloat16" or name in small_numbers.NAMES:
         raise DataTypeValidationError(f"{name} has no name in Zarr format 2", hint="create the array with zarr_format=3")
     for field in native.names or ():
@@ -524,7 +525,8 @@ _named_v3 = functools.lru_cache(maxsize=256)(_from_words)
 
 
 def from_description(described: Any, words: Any = None) -> DataType:
-    """A data type from an argument of ``numpy.dtype``, in which lists stand for tuples. ``words`` is the type as format 3 spells it."""
+    """Makes a data type from a JSON form of an argument of ``numpy.dtype``, in which lists stand for tuples. ``words`` is the type as
+    format 3 spells it."""
     if described == "T":
         return DataType(_string_dtype(), "string", words)
     if described == "|O":

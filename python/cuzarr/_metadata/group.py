@@ -70,7 +70,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return dict, (dict(self),)
 
     def is_array(self, path: str) -> bool:
-        """Whether the node at a path is an array."""
+        """Whether the node at a path below the group is an array; else it is a group."""
         node = self._nodes[path]
         return bool(self._found.is_array(node)) if isinstance(node, str) else isinstance(node, ArrayMetadata)
 
@@ -81,7 +81,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """The consolidated metadata as the Rust side found them, or ``None`` if a node was set, deleted or left out since."""
+        """The Rust object with the consolidated metadata; ``None`` if this mapping has changed since, so that the object is out of date."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
@@ -173,7 +173,8 @@ class ConsolidatedMetadata:
         return ConsolidatedMetadata(part)
 
     def below(self, name: str) -> AnyArrayMetadata | GroupMetadata:
-        """The metadata of the node at a path. A group includes the consolidated metadata of its own members.
+        """The metadata of the array or group at a path below this group, from consolidated metadata. A group includes the consolidated
+        metadata of its own members.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Arguments of the functions that create and save arrays, and their defaults."""
+"""Checks arguments of the functions that create and save arrays, and finds the defaults of those not given."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def dtype_of(data: Any) -> Any:
 
 
 def shape_and_chunks(a: Any) -> tuple[Any, Any]:
-    """Shape and chunks of an array, each ``None`` if it has none. Chunks that are not one length per dimension (dask's) are ignored."""
+    """Shape and chunk shape of an array of any library; ``None`` in place of an attribute that the array lacks. Chunks that are not one
+    length per dimension (dask's) are ignored."""
     shape = tuple(a.shape) if hasattr(a, "shape") else None
     chunks = getattr(a, "chunks", None)
     matches = isinstance(chunks, tuple) and shape is not None and len(chunks) == len(shape)

@@ -36,7 +36,7 @@ from cuzarr.storage import Store
 
 
 class Opened(NamedTuple):
-    """An array's open handle for one device, and the configuration with which it was opened."""
+    """The Rust object that reads and writes an array for one device, and the configuration with which it was opened."""
 
     # The objects that the configuration's values came from, and the values that the array was opened with.
     origins: tuple[object, ...]
@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """The handle that ``array[...]`` reads integers and slices with, if the result is a plain NumPy array."""
+    """The Rust object with which ``array[...]`` quickly reads integers and slices, if the result is a plain NumPy array."""
 
     origins: tuple[object, ...]
     # ``None`` if results are not plain NumPy arrays.
@@ -212,8 +212,8 @@ def delivered(array: OpenArray, elements: Any, prototype: Any) -> Any:
 
 
 def taken(array: OpenArray, value: Any, prototype: Any, dtype: np.dtype[Any]) -> Any:
-    """Wraps a value in the caller's own buffer class, before it is written to a stored array. Without such a class, returns it
-    unchanged."""
+    """Copies a value to be written to a stored array into memory of the caller's own buffer class, if there is one. Without such a class,
+    returns it unchanged."""
     if isinstance(value, NDBuffer):
         value = value.as_ndarray_like()
     _, nd_buffer = placement(array, prototype)
@@ -309,7 +309,7 @@ def set_box(array: OpenArray, box: Chosen, value: Any, fields: Fields | None, pr
 
 
 def turn(array: OpenArray, box: Chosen) -> _core.Update:
-    """A lock on the stored objects that a selection touches. While it is held, other threads cannot write to these objects."""
+    """Begins an update of the elements in ``box``: until it ends, other threads cannot write to the stored objects that hold them."""
     return array._handle().update(box.lists)
 
 
@@ -419,7 +419,8 @@ def _take_fields(elements: Any, fields: Fields | None, out_dtype: np.dtype[Any])
 
 
 def into(out: Any, result: Any) -> Any:
-    """Copies a result into the caller's ``out``, converted as NumPy converts, and returns ``out``. Without ``out``, returns the result.
+    """Copies elements that were read into the caller's array ``out``, converted as NumPy converts, and returns ``out``. Without ``out``,
+    returns the result.
 
     Raises
     ------

@@ -211,7 +211,8 @@ def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], 
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
-    """Converts starts or extents to 64-bit integers. Integers that are too large become negative, which is outside of any array.
+    """Converts the argument ``starts`` or ``extents`` of a read of many boxes to an array of 64-bit integers. Integers that are too large
+    become negative, which is outside of any array.
 
     Raises
     ------
@@ -225,7 +226,7 @@ def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
 
 
 def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
-    """The start of each box, as an array with one row for each box and one column for each dimension.
+    """Converts the argument ``starts`` of a read of many boxes to an array with one row for each box and one column for each dimension.
 
     Raises
     ------

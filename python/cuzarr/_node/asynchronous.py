@@ -85,7 +85,8 @@ def _undocumented(call: Any, method: Callable[..., Any]) -> Any:
 
 
 def _same(of: type, name: str) -> Any:
-    """A property of an asynchronous class that returns the synchronous object's property ``name``. It does not access the store."""
+    """Makes a property for an asynchronous class that returns the property ``name`` of the synchronous array or group inside. It does not
+    access the store."""
     original: property = getattr(of, name)
     return property(lambda self: getattr(self._node, name), doc=original.__doc__)
 

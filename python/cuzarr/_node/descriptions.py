@@ -102,7 +102,8 @@ def group_html(group: Any) -> str:
 
 
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Lines of a summary: one for each of the first attributes, and one with the number of the others."""
+    """Lines about the attributes for a summary of an array or group: one for each of the first attributes, and one with the number of
+    further ones."""
     first = list(islice(attributes.items(), _MOST_ATTRIBUTES))
     lines: list[tuple[str, object]] = [(f"Attribute {printable(shortened(name))}", brief_repr(value)) for name, value in first]
     more = len(attributes) - len(first)

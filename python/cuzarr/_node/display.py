@@ -32,7 +32,8 @@ _MOST_LINES = 48
 
 
 def _lines(extent: int, chunk: int, length: float) -> list[float]:
-    """The positions of chunk borders in a drawing, along a side of ``length`` units. Of many borders, only every n-th is listed."""
+    """The positions at which a drawing of an array shows borders between chunks, along a side of ``length`` units. Of many borders, only
+    every n-th is listed."""
     if not extent:
         return [0.0, length]
     count = -(-extent // chunk)

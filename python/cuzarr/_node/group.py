@@ -393,7 +393,8 @@ class Group(Node):
     def _boxes(
         self, names: Iterable[str] | None, selection: Mapping[str, int | slice] | None
     ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-        """For each path, the array there and the box of it that is selected. Without ``names``, all arrays directly below the group."""
+        """Finds the arrays at the paths ``names``, and the box of each array that ``selection`` selects. Without ``names``, all arrays
+        directly below the group."""
         paths = None if names is None else list(items(names, "names", "a list of paths of arrays"))
         return many.boxes_of(dict(self.arrays()) if paths is None else self._arrays_at(paths), selection)
 
@@ -466,7 +467,8 @@ class Group(Node):
         strict: bool = True,
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any]]:
-        """The nodes below this group with their paths, optionally of one kind only. Arrays whose names are in ``dropped`` are left out."""
+        """Yields path and object of the arrays and groups below this group, or of the arrays or the groups only. Arrays whose names are in
+        ``dropped`` are left out."""
         for path, found in self._walk(max_depth, **kwargs):
             is_group = isinstance(found, GroupMetadata)
             if (kind is not None and (kind is Array) == is_group) or (not is_group and path.rpartition("/")[2] in dropped):
@@ -541,7 +543,7 @@ class Group(Node):
         yield from self._kinds(0)
 
     def arrays(self) -> Generator[tuple[str, Array], None]:
-        """Names and arrays directly below this group.
+        """Yields name and object of each array directly below this group.
 
         >>> [(name, array.shape) for name, array in group["maps"].arrays()]
         [('t2m', (4,))]
@@ -565,7 +567,7 @@ class Group(Node):
         yield from (array for _, array in self.arrays())
 
     def groups(self) -> Generator[tuple[str, Self], None]:
-        """Names and groups directly below this group.
+        """Yields name and object of each group directly below this group.
 
         >>> [(name, below.path) for name, below in group.groups()]
         [('maps', 'maps')]

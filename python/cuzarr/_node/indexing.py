@@ -134,7 +134,8 @@ def block_box(selection: Any, shape: tuple[int, ...], chunks: ChunkGrid) -> Box:
 
 
 class Chosen(Protocol):
-    """Interface of selections: the selected elements in the form that the Rust side takes, and the shape of the result."""
+    """Interface of parsed selections: which elements to read or write, in the form that the Rust side takes, and the shape of the
+    result."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

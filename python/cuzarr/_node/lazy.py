@@ -76,7 +76,8 @@ class _Product:
         return tuple(len(self.along[axis]) for axis in self.order)  # type: ignore[arg-type]
 
     def select(self, items: tuple[Any, ...]) -> _Product:
-        """Selects from this view, by one selector for each of its dimensions: an integer, a slice or a list of indices."""
+        """The selection that results from selecting in the view again, by an integer, a slice or a list of indices for each dimension of
+        the view."""
         along, order = list(self.along), []
         for axis, item in zip(self.order, items, strict=True):
             own = along[axis]
@@ -87,7 +88,7 @@ class _Product:
         return _Product(tuple(along), tuple(order))
 
     def points(self, indices: list[Indices], shape: tuple[int, ...]) -> _Points:
-        """Converts points of this view to points of the stored array."""
+        """Converts points, given by index arrays for the dimensions of this view, to points of the stored array."""
         found: list[Any] = list(self.along)
         for axis, chosen in zip(self.order, indices, strict=True):
             found[axis] = _part(found[axis], chosen)
@@ -193,7 +194,7 @@ class _Listed:
 
 
 def _part(own: Any, item: Any) -> range | Indices:
-    """Applies a slice or a list of positions to a range or a list of indices. Returns the selected part of it."""
+    """Selects from a range or a list of indices, by a slice or a list of positions. Returns the selected part of it."""
     if isinstance(item, slice):
         return own[item]  # type: ignore[no-any-return]
     places = np.asarray(item, np.intp)
@@ -201,7 +202,7 @@ def _part(own: Any, item: Any) -> range | Indices:
 
 
 def _is_even(one: range | Indices) -> bool:
-    """Whether indices are a rising range, which the Rust side can read without a list."""
+    """Whether indices rise by a constant step, so that the Rust side can read them by start, count and step."""
     return isinstance(one, range) and (one.step > 0 or len(one) <= 1)
 
 
@@ -532,7 +533,8 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         array_io.set_box(self._array, chosen, self._as_read(value, chosen.shape), None)
 
     def _assign_plan(self, plan: Expression) -> None:
-        """Computes a plan, broadcasts it to the view and writes it there. A plan that reads this array gets the old elements."""
+        """Computes a plan, broadcasts the result to this view's shape, and writes it to the elements of the stored array that the view
+        selects. A plan that reads this array gets the old elements."""
         self._array._check_writable()
         if plan.shape != self.shape:
             plan = dispatch.functions["broadcast_to"](plan, self.shape)
@@ -544,7 +546,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
             self._store_plan(plan, None, None, None)
 
     def _store_plan(self, plan: Expression, device: str | None, memory_limit: int | str | None, progress: Any) -> None:
-        """Computes a plan and writes it to the view in parts, which begin where stored objects begin.
+        """Computes a plan part by part, and writes each part to this view; parts begin where stored objects (chunks or shards) begin.
 
         Raises
         ------
@@ -579,7 +581,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return sorted(found if own.step > 0 else {len(own) - place for place in found})
 
     def _as_read(self, value: Any, shape: tuple[int, ...]) -> Any:
-        """Broadcasts a value to the view, and brings its dimensions into the stored array's order."""
+        """Broadcasts a value to be written to this view's shape, and puts the value's dimensions in the order of the stored array."""
         order = None if isinstance(self._what, _Points) else self._what.read_order()
         if order == tuple(range(self.ndim)) or not getattr(value, "shape", np.shape(value)):
             return value
@@ -688,7 +690,7 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
         return array_io.read_arrow(self._array, self._what.chosen(self._array.shape), self.ndim)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Reads the elements, and hands their memory to another library."""
+        """Reads the elements of this view into memory, and hands the memory to another library as a DLPack capsule."""
         elements: Any = self.result()
         whole: Any = np.asarray(elements) if isinstance(elements, np.generic) else elements
         return whole.__dlpack__(**options)

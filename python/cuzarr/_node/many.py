@@ -163,7 +163,7 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
 
 
 class _Entry:
-    """A ``with`` block whose errors name the array that they concern: its number in the call, and its path."""
+    """A context manager that adds to errors which of several arrays they concern: its number in the call, and its path."""
 
     def __init__(self, kind: str, number: int, array: OpenArray) -> None:
         self.kind, self.number, self.array = kind, number, array
@@ -212,7 +212,7 @@ def _refuse_overlaps(outs: Sequence[Any]) -> None:
 
 
 class _Call:
-    """One read of a call that reads many arrays: its arguments for the Rust side, and the delivery of its result."""
+    """The read of one array in a call that reads many: arguments for the Rust side, and conversion of the result for the caller."""
 
     def __init__(self, array: OpenArray, box: Box, target: Any, as_type: Any) -> None:
         check_fixed(array)
@@ -228,7 +228,7 @@ class _Call:
         self.native = array._handle(device), box.lists, name, memory
 
     def result(self, buffer: _core.NdBuffer) -> Any:
-        """The array that the caller gets, after its elements were read."""
+        """Converts the buffer that was read to the array that the caller gets."""
         self.finish()
         if self.target is not None:
             return self.target
@@ -236,13 +236,14 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing: it stands for the conversion of a result, which a read into new memory does not need."""
+    """Does nothing, in place of a function that finishes the caller's array, for a read into new memory."""
 
 
 def boxes_of(
     arrays: Mapping[str, Array], selection: Mapping[str, int | slice] | None
 ) -> dict[str, tuple[Array, tuple[int | slice, ...]]]:
-    """For each array, the box that ``selection`` chooses: it gives indices and slices by dimension name. Other dimensions are read whole.
+    """Pairs each array with the indices and slices that ``selection``, a dictionary by dimension name, gives for its dimensions. Other
+    dimensions are read whole.
 
     Raises
     ------

@@ -50,8 +50,8 @@ def find(place: StorePath, group: GroupMetadata, path: str) -> AnyNodeMetadata |
 
 
 def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMetadata | None) -> AnyNodeMetadata | None:
-    """Adds consolidated metadata of the members to the metadata of a group, which were read from the group's own document. Arrays are
-    returned unchanged."""
+    """Adds the consolidated metadata of a sub-group's members, found in a group above, to the metadata read from the sub-group's own
+    document. Arrays are returned unchanged."""
     remembered = consolidated.below(name) if isinstance(node, GroupMetadata) and name in consolidated.flattened_metadata else None
     if isinstance(node, GroupMetadata) and isinstance(remembered, GroupMetadata):
         return replace(node, consolidated_metadata=remembered.consolidated_metadata)
@@ -59,7 +59,8 @@ def _remembering(consolidated: ConsolidatedMetadata, name: str, node: AnyNodeMet
 
 
 def is_trusted(place: StorePath) -> bool:
-    """Whether members are opened from consolidated metadata alone. In a writable store, only their names come from there."""
+    """Whether a group's members are opened from its consolidated metadata alone, without reading their own documents. In a writable store,
+    only their names come from there."""
     return place.read_only or place.store.handle.is_read_only()
 
 
@@ -121,7 +122,7 @@ def walk(
 
 
 def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes that consolidated metadata list, with the metadata that are stored there."""
+    """Yields the nodes that consolidated metadata list, with their metadata as consolidated."""
     for path, part in consolidated._parts(max_depth):
         try:
             node = consolidated.flattened_metadata[path]
@@ -134,7 +135,8 @@ def _remembered(consolidated: ConsolidatedMetadata, max_depth: int | None) -> It
 def _read(
     place: StorePath, group: GroupMetadata, consolidated: ConsolidatedMetadata, max_depth: int | None
 ) -> Iterator[tuple[str, FoundMember]]:
-    """The nodes that consolidated metadata list, with metadata read from their own documents. Nodes that no longer exist are left out."""
+    """Yields the nodes that consolidated metadata list, with metadata read from each node's own document. Nodes that no longer exist are
+    left out."""
     parts = dict(consolidated._parts(max_depth))
     limit, absolute = config.get("metadata_max_bytes"), [(place / path).path for path in parts]
     found = _core.find_nodes(place.store.handle, absolute, group.zarr_format, limit)

@@ -91,7 +91,8 @@ class Node(StoreNode):
         return self
 
     def _change_attributes(self, attributes: dict[str, Any], *, removed: Sequence[str] = (), is_all: bool = False) -> None:
-        """Changes the attributes in the store, where another writer may have changed them, and gives this object the resulting ones."""
+        """Changes the attributes that the store has now, even if another writer changed them, and gives this object the resulting
+        attributes."""
         self.store.check_writable()
         given = self._metadata.update_attributes(attributes).attributes
         with self._locked() as node:

@@ -47,7 +47,8 @@ def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside
 
 
 def _stored(array: ResizableArray, node: _core.NodeLock) -> AnyArrayMetadata:
-    """Reads an array's stored metadata again. Other objects for the array may have changed them."""
+    """Reads an array's metadata again from the store, under a lock, before its shape is changed. Other objects for the array may have
+    changed them."""
     return value_of(array._store_path, (node.read(), None, []))  # type: ignore[return-value]  # the lock is that of an array
 
 
@@ -58,7 +59,8 @@ def _remember(array: ResizableArray, metadata: AnyArrayMetadata) -> None:
 
 
 def _write(array: ResizableArray, node: _core.NodeLock, metadata: AnyArrayMetadata) -> bool:
-    """Stores an array's new metadata, unless another writer changed them since they were read. Returns whether they were stored."""
+    """Stores an array's new metadata, unless another writer has changed the stored metadata since they were read. Returns whether they were
+    stored."""
     if not node.replace(metadata._given()[0], global_config.get("json_indent")):
         return False
     _remember(array, metadata)

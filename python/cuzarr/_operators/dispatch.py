@@ -1,4 +1,5 @@
-"""The functions that operators of arrays call. The modules that define these functions register them here."""
+"""Holds the functions that operators of arrays call, for modules that cannot import them. The modules that define these functions register
+them here."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ namespace: ModuleType
 """The module ``cuzarr.xp``, whose functions have names of NumPy and of the array API standard. ``xp`` sets this."""
 
 functions: dict[str, Callable[..., Any]] = {}
-"""cuzarr's functions by NumPy's names. ``xp`` fills this."""
+"""The functions of cuzarr that NumPy's functions call for arrays of cuzarr, by NumPy's names. ``xp`` fills this."""
 
 of_memory: dict[str, Callable[..., Any]] = {}
 """cuzarr's functions that take arrays in memory only, by NumPy's names: they take neither stored arrays nor plans."""
@@ -50,7 +51,7 @@ class Lazy:
         raise NotImplementedError  # each kind has its own
 
     def _as_expression(self, what: str) -> _core.Expr:
-        """The array as an expression of the Rust side. Errors name the operation ``what``.
+        """This array or plan as an expression object of the Rust side, to be computed there. Errors name the operation ``what``.
 
         Raises
         ------

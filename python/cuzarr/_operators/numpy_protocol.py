@@ -43,9 +43,9 @@ inside_numpy: ContextVar[bool] = ContextVar("cuzarr_inside_numpy", default=False
 """Whether a NumPy function that needs only shapes and methods of a plan is running. It must not get the elements."""
 
 OperandT = TypeVar("OperandT")
-"""Type of the other operand of an operator."""
+"""Type variable for the second operand of an operator such as ``+``, which a class of arrays accepts."""
 ResultT = TypeVar("ResultT")
-"""Type of an operator's or a reduction's result: a plan for stored arrays and plans, an array for arrays in memory."""
+"""Type variable for the result of an operator or a reduction: a plan for stored arrays and plans, an array for arrays in memory."""
 
 
 class Methods(Generic[OperandT, ResultT]):
@@ -311,7 +311,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function of cuzarr for a NumPy function; ``None`` if there is none."""
+    """The function of cuzarr that replaces a NumPy function for arrays of cuzarr; ``None`` if there is none."""
     name = getattr(function, "__name__", "")
     if name in METHODS or getattr(np, name, None) is not function:
         return None
@@ -328,7 +328,8 @@ def _default(function: Callable[..., Any], option: str) -> Any:
 
 
 def said_options(function: Callable[..., Any], own: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the caller of a NumPy function gave, without those that have the default value.
+    """The options that a caller gave to a NumPy function, without those that NumPy marks as not given, and those that are ``None`` by
+    default.
 
     ``None`` need not be the default: ``axis=None`` joins flattened arrays.
     """
@@ -342,7 +343,7 @@ def said_options(function: Callable[..., Any], own: Callable[..., Any], options:
 
 
 def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Handles the call of a NumPy function with arrays of cuzarr.
+    """Carries out a call of a NumPy function that has an array of cuzarr among its arguments.
 
     It calls this library's function, or NumPy's if that only needs shapes and methods.
 
@@ -391,7 +392,7 @@ def array_function(x: Any, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 class NumpyProtocol:
-    """Makes NumPy's functions, called with device arrays or plans, call cuzarr's functions of the same names."""
+    """Base class of device arrays and plans, by which NumPy's functions call cuzarr's functions of the same names."""
 
     @property
     def real(self) -> Any:

@@ -89,7 +89,7 @@ def stored_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict
 
 
 def _takes(out: Any, plan: Any) -> bool:
-    """Whether a plan can be computed directly into the memory ``out``."""
+    """Whether a plan can be computed directly into the caller's array ``out``, without a conversion."""
     is_fit = isinstance(out, np.ndarray) and out.flags.writeable and out.dtype.isnative and out.shape == tuple(plan.shape)
     return is_fit and np.can_cast(plan.dtype, out.dtype, "same_kind")
 
@@ -180,7 +180,7 @@ def _in_memory(value: Any, is_among_others: bool) -> Any:
 
 
 def _value(result: Any, name: str) -> Any:
-    """The computed elements of a plan, or of each plan in a tuple. Any other value is returned unchanged.
+    """Computes a plan, or each plan in a tuple, and returns the elements. Any other value is returned unchanged.
 
     Raises
     ------
@@ -276,7 +276,7 @@ class _OfClass:
 
 
 class StoredProtocol:
-    """Implements NumPy's protocols for stored arrays and views."""
+    """Base class of stored arrays and views, by which NumPy's ufuncs and functions accept them."""
 
     # Gives our operators precedence over those of NumPy arrays, which would read all elements at once.
     __array_priority__ = 1000

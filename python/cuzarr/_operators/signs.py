@@ -57,7 +57,7 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
         return dispatch.apply(name, *operands)  # type: ignore[no-any-return]
 
     def _change(self, name: str, other: Any) -> Any:
-        """The new value of this ``x`` after ``x += other``: another plan, or the same array with changed elements."""
+        """The result of ``x += other`` for this array or plan ``x``: another plan, or the same array with changed elements."""
         return self._apply(name, self, other)
 
     def __add__(self, other: OperandT) -> ResultT:
@@ -202,7 +202,8 @@ class Operators(Methods[OperandT, ResultT], Generic[OperandT, ResultT]):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Makes PyTorch's in-place operators change their tensor: ``tensor += array``. This class handles the other operators.
+        """Makes PyTorch's in-place operators change the tensor, as in ``tensor += array``. This class handles the
+        other operators.
 
         Raises
         ------

@@ -210,7 +210,7 @@ class Buffer(Memory):
         """
 
     def as_array_like(self) -> Any:
-        """The array that holds the bytes, not a copy.
+        """The array that holds the bytes of this buffer, without copying.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class Buffer(Memory):
 
     @abstractmethod
     def combine(self, others: Iterable[Any]) -> Self:
-        """A new buffer with these bytes, followed by those of other buffers.
+        """A new buffer with the bytes of this buffer, followed by the bytes of other buffers.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class NDBuffer(Memory):
     def create(
         cls, *, shape: Iterable[int], dtype: DTypeLike, order: Literal["C", "F"] = "C", fill_value: Scalar | None = None
     ) -> Self:
-        """New memory in which every element has one value.
+        """A new buffer in which every element has one value.
 
         Parameters
         ----------
@@ -364,7 +364,7 @@ class NDBuffer(Memory):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: DTypeLike, order: Literal["C", "F"] = "C") -> Self:
-        """New memory whose elements are not set: they hold whatever the memory held.
+        """A new buffer whose elements are not set: they hold whatever the memory held.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ class NDBuffer(Memory):
         """
 
     def as_ndarray_like(self) -> Any:
-        """The array that holds the elements, not a copy.
+        """The array that holds the elements of this buffer, without copying.
 
         Returns
         -------
@@ -503,7 +503,7 @@ class NDBuffer(Memory):
         return self.__class__(self._data.reshape(tuple(extent for place, extent in enumerate(self.shape) if place not in axis)))
 
     def astype(self, dtype: DTypeLike, order: Order = "K") -> Self:
-        """A copy whose elements are converted, as NumPy converts them.
+        """A copy of this buffer whose elements are converted to another type, as NumPy converts them.
 
         Parameters
         ----------
@@ -576,7 +576,7 @@ class NDBuffer(Memory):
         self._data.fill(_numpy.element(value, self.dtype)[()])
 
     def copy(self) -> Self:
-        """New memory on the same device with these elements.
+        """A copy of this buffer in new memory on the same device.
 
         >>> buffer = cpu.NDBuffer.create(shape=(2,), dtype="int16")
         >>> other = buffer.copy()

@@ -44,7 +44,7 @@ class HostMemory(_classes.Memory):
 
 
 class Buffer(HostMemory, _classes.Buffer):
-    """Bytes in host memory.
+    """A buffer of flat, untyped bytes in host memory.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Buffer(HostMemory, _classes.Buffer):
 
 
 class NDBuffer(HostMemory, _classes.NDBuffer):
-    """Elements in host memory.
+    """A buffer of N-dimensional elements in host memory.
 
     Parameters
     ----------

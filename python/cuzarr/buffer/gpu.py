@@ -79,7 +79,7 @@ class DeviceMemory(_classes.Memory):
 
 
 class Buffer(DeviceMemory, _classes.Buffer):
-    """Bytes in a GPU's memory. The setting ``device`` chooses the GPU; if it is the CPU, the first GPU is used.
+    """A buffer of flat, untyped bytes in a GPU's memory. The setting ``device`` chooses the GPU; if it is the CPU, the first GPU is used.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Buffer(DeviceMemory, _classes.Buffer):
 
 
 class NDBuffer(DeviceMemory, _classes.NDBuffer):
-    """Elements in a GPU's memory, except Python objects.
+    """A buffer of N-dimensional elements in a GPU's memory. Elements cannot be Python objects.
 
     Parameters
     ----------

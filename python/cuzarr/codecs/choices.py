@@ -20,7 +20,7 @@ class BloscCname(StrEnum):
 
 
 class BloscShuffle(StrEnum):
-    """Shuffling of bytes or bits before Blosc compresses them."""
+    """How Blosc shuffles the bytes or bits of elements before it compresses them."""
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"

@@ -98,7 +98,8 @@ class Batch:
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
-        """Start decoding without waiting. Only frames that the host decodes are done when this returns.
+        """Start to decode the frames on a CUDA stream, without waiting for the end. Only frames that the host decodes are done when this
+        returns.
 
         Parameters
         ----------
@@ -120,7 +121,7 @@ class Batch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and return for each frame its error, or ``None``.
+        """Wait until the last call of ``run`` has decoded the frames, and return for each frame its error, or ``None``.
 
         Returns
         -------
@@ -152,7 +153,7 @@ class Batch:
     """,
 )
 class Decoder:
-    """Decodes frames (compressed chunks) of a codec, without a Zarr array. On a GPU, all frames are decoded at once.
+    """A decoder for frames (compressed chunks) of a codec or a chain of codecs, without a Zarr array. On a GPU, all frames are decoded at once.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ class Decoder:
     def prepare(
         self, frames: Frames, out: list[ArrayLike] | tuple[ArrayLike, ...] | Rows, *, scratch_limit: int | None = None
     ) -> Batch:
-        """Read the headers of frames, and prepare their decoding. Nothing is decoded yet.
+        """Read the headers of frames (compressed chunks), and prepare the frames to be decoded. Nothing is decoded yet.
 
         Parameters
         ----------

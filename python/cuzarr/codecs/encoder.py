@@ -79,7 +79,8 @@ class EncodingBatch:
         return self._batch.via_host
 
     def run(self, stream: Stream = None) -> None:
-        """Start encoding without waiting. Only chunks that the host encodes are done when this returns.
+        """Start to encode the chunks on a CUDA stream, without waiting for the end. Only chunks that the host encodes are done when this
+        returns.
 
         The run reads the chunks in the order of the stream, so they may be changed between runs.
 
@@ -102,7 +103,7 @@ class EncodingBatch:
         self._batch.run(stream_handle(stream) or 0, stream)
 
     def check(self) -> list[CuzarrError | None]:
-        """Wait for the last run, and return for each chunk its error, or ``None``.
+        """Wait until the last call of ``run`` has encoded the chunks, and return for each chunk its error, or ``None``.
 
         Returns
         -------
@@ -120,7 +121,7 @@ class EncodingBatch:
         return self._batch.check()
 
     def frames(self) -> list[MemoryArray]:
-        """Wait for the last run, and return the frames (encoded chunks) in the order of the chunks.
+        """Wait until the last call of ``run`` has encoded the chunks, and return the frames (encoded chunks) in the same order.
 
         Returns
         -------
@@ -149,7 +150,7 @@ class EncodingBatch:
     """,
 )
 class Encoder:
-    """Encodes chunks with a codec, without a Zarr array. On a GPU, all chunks are encoded at once.
+    """An encoder that compresses chunks with a codec or a chain of codecs, without a Zarr array. On a GPU, all chunks are encoded at once.
 
     Codecs with kernels run on the device of the chunks. For other codecs, chunks are downloaded, encoded by the host, and
     uploaded; :attr:`EncodingBatch.via_host` gives the reason.
@@ -185,7 +186,7 @@ class Encoder:
         self._encoder = _core.Encoder(self._codecs, self.device, strict)
 
     def prepare(self, chunks: list[Frame] | tuple[Frame, ...] | Rows, *, scratch_limit: int | None = None) -> EncodingBatch:
-        """Prepare the encoding of chunks. No work is submitted to the device yet.
+        """Prepare chunks to be encoded, once or several times. No work is submitted to the device yet.
 
         Parameters
         ----------

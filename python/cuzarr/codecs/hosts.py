@@ -28,7 +28,7 @@ _ARRAY_CODECS = ("zfpy", "pcodec", "pickle")
 
 
 class NumcodecsHost:
-    """Wraps a codec that is registered with numcodecs, for the Rust side."""
+    """A codec that is registered with numcodecs, wrapped so that the Rust side can decode and encode chunks with it."""
 
     def __init__(self, codec: Any, role: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self._codec = codec
@@ -52,7 +52,7 @@ class NumcodecsHost:
 
 
 class LzmaHost(NumcodecsHost):
-    """Decodes and encodes chunks with LZMA. Refuses to decode more than ``limit_bytes`` bytes.
+    """The LZMA codec in Python, by which the Rust side decodes and encodes chunks. Refuses to decode more than ``limit_bytes`` bytes.
 
     A few encoded bytes can decode to a thousand times more bytes, and numcodecs has no limit.
     """
@@ -86,15 +86,15 @@ class LzmaHost(NumcodecsHost):
 
 
 class PickleHost(NumcodecsHost):
-    """Decodes chunks of pickled Python objects. It is used only if the configuration allows it, and does not need numcodecs' own
-    permission."""
+    """The codec by which the Rust side decodes chunks of pickled Python objects. It is used only if the configuration allows it, and does
+    not need numcodecs' own permission."""
 
     def decode(self, encoded: bytes) -> bytes:
         return self._elements(pickle.loads(encoded))
 
 
 class ZarrHost:
-    """Wraps a codec that is registered with zarr-python, for the Rust side."""
+    """A codec that is registered with zarr-python, wrapped so that the Rust side can decode and encode chunks with it."""
 
     def __init__(self, codec: Any, role: str, spec: Any, encoded_spec: Any) -> None:
         self._codec = codec

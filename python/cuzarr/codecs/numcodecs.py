@@ -310,7 +310,7 @@ class Zstd(NumcodecsCodec):
 
 
 class Shuffle(NumcodecsCodec):
-    """Rearranges bytes: first byte of every element, then the second byte of every element, and so on.
+    """A filter that rearranges bytes: first byte of every element, then the second byte of every element, and so on.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class Shuffle(NumcodecsCodec):
 
 
 class CRC32(NumcodecsCodec):
-    """Adds a CRC-32 checksum in front of the bytes, or behind them with ``location="end"``.
+    """A codec that adds a CRC-32 checksum in front of the bytes, or behind them with ``location="end"``.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class CRC32(NumcodecsCodec):
 
 
 class CRC32C(NumcodecsCodec):
-    """Adds a CRC-32C checksum behind the bytes, or in front of them with ``location="start"``.
+    """A codec that adds a CRC-32C checksum behind the bytes, or in front of them with ``location="start"``.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class CRC32C(NumcodecsCodec):
 
 
 class Adler32(NumcodecsCodec):
-    """Adds an Adler-32 checksum in front of the bytes.
+    """A codec that adds an Adler-32 checksum in front of the bytes.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class Adler32(NumcodecsCodec):
 
 
 class Fletcher32(NumcodecsCodec):
-    """Adds a Fletcher-32 checksum behind the bytes, as HDF5 does.
+    """A codec that adds a Fletcher-32 checksum behind the bytes, as HDF5 does.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ class Fletcher32(NumcodecsCodec):
 
 
 class JenkinsLookup3(NumcodecsCodec):
-    """Adds a Jenkins lookup3 checksum; the library numcodecs computes it.
+    """A codec that adds a Jenkins lookup3 checksum to the bytes; the library numcodecs computes it.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class _DtypeCodec(NumcodecsCodec):
 
 
 class Delta(_DtypeCodec):
-    """Stores the difference of each element from the one before; ``astype`` is the type of stored differences.
+    """A filter that stores the difference of each element from the one before; ``astype`` is the type of stored differences.
 
     Parameters
     ----------
@@ -410,7 +410,7 @@ class Delta(_DtypeCodec):
 
 
 class FixedScaleOffset(_DtypeCodec):
-    """Stores ``round((x - offset) * scale)`` as type ``astype``.
+    """A filter that stores each element ``x`` as ``round((x - offset) * scale)``, of type ``astype``.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ class FixedScaleOffset(_DtypeCodec):
 
 
 class Quantize(_DtypeCodec):
-    """Rounds floats to ``digits`` decimal digits.
+    """A filter that rounds floats to ``digits`` decimal digits before they are compressed.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ class Quantize(_DtypeCodec):
 
 
 class BitRound(NumcodecsCodec):
-    """Rounds floats to ``keepbits`` bits of mantissa.
+    """A filter that rounds floats to ``keepbits`` bits of mantissa before they are compressed.
 
     Parameters
     ----------
@@ -454,7 +454,7 @@ class BitRound(NumcodecsCodec):
 
 
 class PackBits(NumcodecsCodec):
-    """Packs booleans as single bits.
+    """A filter that packs booleans as single bits, eight to a byte.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ class PackBits(NumcodecsCodec):
 
 
 class AsType(NumcodecsCodec):
-    """Converts elements to the type ``encode_dtype`` for storing.
+    """A filter that converts elements to the type ``encode_dtype`` before they are stored.
 
     Parameters
     ----------

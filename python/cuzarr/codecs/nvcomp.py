@@ -25,7 +25,7 @@ INSTALL = "pip install nvidia-nvcomp-cu12 (or -cu13), or write the array anew wi
 
 
 class Host:
-    """Decodes chunks in one of nvCOMP's own formats."""
+    """A decoder for chunks in one of nvCOMP's own formats, which the Rust side calls."""
 
     def __init__(self, nvcomp: Any, options: dict[str, Any], limit_bytes: int) -> None:
         self._nvcomp = nvcomp

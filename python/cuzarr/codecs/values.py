@@ -138,7 +138,7 @@ class Codec:
         return self
 
     def _handed_on(self, data_type: AnyDataType) -> AnyDataType:
-        """The data type that this codec outputs for elements of ``data_type``."""
+        """The data type of the elements that this codec passes to the next codec of a chain, if it gets elements of ``data_type``."""
         return data_type
 
 
@@ -161,7 +161,7 @@ def _number(what: str, value: Any, low: int, high: int | None = None) -> int:
 
 @dataclass(frozen=True, init=False)
 class BytesCodec(Codec):
-    """Stores elements as their bytes, in little or big endian order.
+    """The codec ``bytes``, which stores elements as their bytes, in little or big endian order.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ class GzipCodec(Codec):
 
 @dataclass(frozen=True)
 class Crc32cCodec(Codec):
-    """Adds a CRC-32C checksum behind the bytes, and checks it on reading.
+    """The codec ``crc32c``, which adds a CRC-32C checksum behind the bytes, and checks it on reading.
 
     Raises
     ------
@@ -333,7 +333,7 @@ class Crc32cCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class TransposeCodec(Codec):
-    """Reorders dimensions: dimension ``order[i]`` of the array is stored as dimension ``i``.
+    """The codec ``transpose``, which reorders dimensions: dimension ``order[i]`` of the array is stored as dimension ``i``.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class TransposeCodec(Codec):
 
 @dataclass(frozen=True)
 class VLenUTF8Codec(Codec):
-    """Encodes strings of variable length.
+    """The codec ``vlen-utf8``, which encodes strings of variable length.
 
     Raises
     ------
@@ -380,7 +380,7 @@ class VLenUTF8Codec(Codec):
 
 @dataclass(frozen=True)
 class VLenBytesCodec(Codec):
-    """Encodes bytes of variable length.
+    """The codec ``vlen-bytes``, which encodes bytes of variable length.
 
     Raises
     ------
@@ -400,7 +400,7 @@ class VLenBytesCodec(Codec):
 
 @dataclass(frozen=True, init=False)
 class ScaleOffset(Codec):
-    """Stores ``(x - offset) * scale``, in the type of the elements.
+    """The codec ``scale_offset``, which stores each element ``x`` as ``(x - offset) * scale``, in the same type.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ class ScaleOffset(Codec):
 
 @dataclass(frozen=True, init=False)
 class CastValue(Codec):
-    """Converts elements to the integer or float type ``data_type`` for storing.
+    """The codec ``cast_value``, which converts elements to the integer or float type ``data_type`` for storing.
 
     Parameters
     ----------

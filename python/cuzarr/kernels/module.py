@@ -142,7 +142,7 @@ class Module:
         )
 
     def get_function(self, name: str) -> Function:
-        """The kernel with this name.
+        """The kernel of this module that has the given name.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Makes batches on a thread before the caller needs them."""
+"""Makes batches of a data set on a thread before the training loop needs them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from cuzarr.loader._variables import Part, Parts
 
 
 class Boxes(Source):
-    """A source of samples that are boxes: each sample takes one box from each of several arrays."""
+    """Arrays from which samples are cut as boxes: each sample has one box of each array."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.device, self.window = parts, parts.device, parts.window
@@ -51,13 +51,14 @@ class Batch:
 
 
 Key = tuple[int, tuple[int, ...]]
-"""The key of a piece, which is the part of an array in one cell: the array's number, and the piece's start along the array's sample
+"""Identifies the part of an array that lies in one cell (block of whole chunks): the array's number, and the start along the array's sample
 axes."""
 
 
 @dataclass
 class _Piece:
-    """The part of one array that cells hold in memory: its elements (``None`` while they are being read), and the number of these cells."""
+    """A part of one array in memory: its elements (``None`` while they are read), and the number of cells (blocks of chunks) that still
+    need it."""
 
     size: int
     elements: Any = None
@@ -65,7 +66,7 @@ class _Piece:
 
 
 class HeldBoxes(Held):
-    """Holds the parts of arrays that one pass over the samples has in memory or is reading, and cuts samples out of them.
+    """The parts of arrays that are in memory or being read while an epoch is read, from which samples are cut.
 
     Parameters
     ----------
@@ -83,8 +84,8 @@ class HeldBoxes(Held):
         self.pieces: dict[Key, _Piece] = {}
 
     def keys(self, cell: int) -> list[tuple[Key, Part]]:
-        """For one cell, a block of whole chunks: the key and the array of each part that must be in memory, one for each different
-        array."""
+        """The parts of arrays that must be in memory for samples in ``cell`` (a block of whole chunks): the key and the array of each
+        part."""
         starts, _ = self.cells.box(cell)
         found = []
         for number, part in enumerate(self.parts.parts):
@@ -96,13 +97,13 @@ class HeldBoxes(Held):
         return found
 
     def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each sample axis, the starts of the pieces into which array ``number`` is divided, and the end of the last piece."""
+        """Along each sample axis, the borders at which array ``number`` is divided into parts that are read and held separately."""
         if self.parts.sources[number] in self.cells.whole:
             return tuple(edge[[0, -1]] for edge in self.cells.edges)
         return self.cells.edges
 
     def elements(self, number: int, begins: tuple[int, ...]) -> Any:
-        """The elements of the piece of array ``number`` that begins at ``begins``."""
+        """The elements, already in memory, of the part of array ``number`` that begins at ``begins``."""
         return self.pieces[self.parts.sources[number], begins].elements
 
     def enter(self, cells: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
@@ -169,8 +170,8 @@ class HeldBoxes(Held):
                 self._copy_rows(out, row + rows, elements, places[rows] - begin, own)
 
     def _copy_rows(self, out: Any, rows: Ints, elements: Any, places: Ints, axis: int) -> None:
-        """Copies the elements with the indices ``places`` along ``axis`` to the rows ``rows`` of a batch. A row has one place along that
-        axis."""
+        """Copies the elements at the indices ``places`` along ``axis`` of ``elements`` to the rows ``rows`` of the batch memory ``out``. A
+        row has one place along that axis."""
         target = self.library.moved(out, 1 + axis, 1)[:, 0]
         source = self.library.moved(elements, axis, 0)
         if is_run(rows) and is_run(places):
@@ -189,8 +190,8 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The copies that build a sample of an array from pieces in memory: for each copy, slices of the sample and of a piece, and the
-        piece's elements."""
+        """The copies that build one sample of an array from parts of the array in memory: for each copy, slices of the sample and of a
+        part, and its elements."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

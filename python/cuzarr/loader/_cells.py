@@ -47,11 +47,12 @@ class Cells:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Number of cells along each axis."""
+        """Number of cells (blocks of whole chunks) along each sample axis."""
         return tuple(len(edge) - 1 for edge in self.edges)
 
     def touched(self, starts: Ints, window: tuple[tuple[int, int], ...]) -> tuple[Ints, Ints]:
-        """The first and the last cell that samples at these positions touch along each axis."""
+        """For samples at the positions ``starts``, the first and the last cell (block of whole chunks) that each touches along each
+        axis."""
         lowest, highest = np.empty_like(starts), np.empty_like(starts)
         for axis, ((first, stop), edge) in enumerate(zip(window, self.edges, strict=True)):
             lowest[:, axis] = np.searchsorted(edge, starts[:, axis] + first, side="right") - 1
@@ -59,14 +60,14 @@ class Cells:
         return lowest, highest
 
     def flat(self, places: Ints) -> Ints:
-        """Converts the index of a cell along each axis to one flat number, in C order, for several cells."""
+        """Converts grid indices of cells (blocks of whole chunks), with one number for each axis, to flat numbers in C order."""
         if not len(places):
             return np.empty(0, np.int64)
         numbers: Ints = np.ravel_multi_index(tuple(places.T), self.grid).astype(np.int64)
         return numbers
 
     def box(self, cell: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The start and the end of a cell along each axis."""
+        """The start and the end, along each sample axis, of the cell (block of whole chunks) with a flat number."""
         places = np.unravel_index(cell, self.grid)
         starts = tuple(int(edge[place]) for edge, place in zip(self.edges, places, strict=True))
         return starts, tuple(int(edge[place + 1]) for edge, place in zip(self.edges, places, strict=True))
@@ -74,7 +75,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class ChunkEdges:
-    """The positions along the sample axes at which chunks begin, and so cells may begin.
+    """The positions along the sample axes at which chunks begin, so that cells (blocks of whole chunks) may begin there.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class ChunkEdges:
 
 
 def chunk_edges(parts: Parts, limit_bytes: int) -> ChunkEdges:
-    """Finds the positions along the sample axes at which chunks begin, for a pass that may hold ``limit_bytes`` in memory."""
+    """Finds the positions along the sample axes at which chunks begin, for reading an epoch with at most ``limit_bytes`` in memory."""
     own = sorted(set(parts.sources))
     large = [number for number in own if _bytes(parts.parts[number]) > limit_bytes // _SMALL_SHARE] or own
     edges = tuple(_axis_edges(parts, large, own, axis) for axis in range(len(parts.extents)))
@@ -138,7 +139,8 @@ def _begins_at(part: Part, edges: tuple[Ints, ...]) -> bool:
 
 
 def joined(edges: Ints, least: int) -> Ints:
-    """Joins neighbouring chunks to cells, and returns the edges of the cells. Each cell but the last has at least ``least`` elements."""
+    """Joins neighbouring chunks along an axis to cells of at least ``least`` elements, and returns the edges of the cells. The last cell
+    may be shorter."""
     if int(np.diff(edges[:-1]).min(initial=least)) >= least:
         return edges
     chosen, end = [0], int(edges[-1])
@@ -169,8 +171,8 @@ def _sizes(parts: Parts, edges: tuple[Ints, ...], whole: frozenset[int]) -> Ints
 
 
 def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> None:
-    """Refuses a memory limit that cannot hold ``mixed`` cells, whose samples are mixed, and the cells that are read meanwhile. A limit that
-    holds all cells is enough.
+    """Refuses a memory limit too small for ``mixed`` cells (blocks of whole chunks), whose samples are mixed, and the cells that are read
+    meanwhile. A limit that holds all cells is enough.
 
     Raises
     ------

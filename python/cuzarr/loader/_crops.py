@@ -118,7 +118,8 @@ def _part_edges(axis: CropAxis, count: int) -> Ints:
 
 
 def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
-    """For each shift of the blocks and each part of the axis, the sum of the weights of the crop positions in that part."""
+    """For each shift of the blocks of chunks, and each part of an axis between ``edges``: the sum of the weights of the crop positions in
+    the part."""
     sums = [np.append(0.0, axis.position_weights(axis.edges(shift)).cumsum()) for shift in range(axis.chunks)]
     return np.stack([np.diff(one[edges]) for one in sums])
 

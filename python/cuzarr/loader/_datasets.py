@@ -42,7 +42,7 @@ _LEAST_MIXED = 8
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The positions of an epoch's samples, and the cells from which the samples are cut."""
+    """The positions of an epoch's samples, and the cells (blocks of whole chunks) from which the samples are cut."""
 
     cells: Cells
     starts: Ints
@@ -148,7 +148,8 @@ class SampleDataset(EpochDataset):
                 yield batch
 
     def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
-        """Plans one share of an epoch: returns the pass that reads it, and the positions of its samples in their final order."""
+        """Plans the part of an epoch that one worker reads: returns the object that reads it, and the positions of its samples in their
+        final order."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
         order = in_order(found.cells, found.starts, self._source.window, random).part(share.start, share.count)
@@ -194,8 +195,8 @@ class SampleDataset(EpochDataset):
 
 
 def _limits(cells: Cells, limit: int, least: int, are_apart: bool) -> tuple[Limits, int]:
-    """Divides the memory limit of an epoch among its purposes, such as the cells whose samples are mixed. Returns the parts, and the bytes
-    that one call reads; at least ``least`` cells are mixed."""
+    """Divides the memory limit of an epoch: into bytes for cells (blocks of chunks) whose samples are mixed, and for cells that wait for a
+    neighbour. Returns the parts, and the bytes that one call reads; at least ``least`` cells are mixed."""
     largest, whole_size = int(cells.sizes.max(initial=0)), int(cells.sizes.sum())
     frontier = 0 if are_apart else max(largest, limit // 4)
     room = limit - frontier - 2 * largest
@@ -213,8 +214,8 @@ class PlacedDataset(SampleDataset):
     def _place_samples(
         self, positions: Sequence[Ints], extents: tuple[int, ...], weights: ArrayLike | None, samples: int | None
     ) -> None:
-        """Stores the positions of samples along each sample axis, and whether epochs draw them by weights. ``weights`` have the shape
-        ``extents``."""
+        """Sets at which positions along each sample axis samples lie, and the weights by which epochs draw samples, if there are any.
+        ``weights`` have the shape ``extents``."""
         self._positions = list(positions)
         if weights is None:
             if samples is not None:

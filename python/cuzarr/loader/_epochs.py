@@ -144,13 +144,14 @@ class EpochDataset:
         return Progress(epoch, taken_by, taken)
 
     def _taken_before(self) -> int:
-        """The number of batches that the next pass leaves out because they were taken before the state was saved."""
+        """The number of batches at the start of the next epoch to read that are left out, because they were taken before the state was
+        saved."""
         pending = self._pending()
         return 0 if pending is None else pending.batches
 
     def _begin(self, divide: Callable[[int, int], list[Share]]) -> tuple[Progress, Share]:
-        """Begins a pass over an epoch, from the loaded state if there is one. Returns its progress, and this process's share of the rank's
-        batches.
+        """Begins to read an epoch in this process: from its start, or from the loaded state if there is one. Returns its progress, and this
+        process's share of the rank's batches.
 
         ``divide`` returns the share of each worker, given the number of workers and the number of batches of the rank that were taken.
         """

@@ -18,7 +18,7 @@ _MOST_OPEN = 4096
 
 
 class Handles:
-    """Returns the same :class:`cuzarr.Array` each time that samples name one stored array, even if they name it by different objects.
+    """The open arrays of a stream of samples: gives the same :class:`cuzarr.Array` each time that samples name one stored array.
 
     One call that reads several boxes of one such object decodes each chunk once. Threads may share this object.
     """

@@ -40,7 +40,7 @@ class Library:
     # Memory.
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """New memory for samples."""
+        """Allocates memory for samples of a batch, whose elements are not set."""
         return np.empty(shape, dtype) if self.is_on_host else DeviceArray.empty(shape, dtype, self.device)
 
     def target(self, memory: Any) -> Any:
@@ -70,7 +70,7 @@ class Library:
         return matrix
 
     def of_host(self, numbers: np.ndarray[Any, Any]) -> Any:
-        """Converts numbers about a batch, such as positions of its samples, to the type that the user gets; they stay on the host."""
+        """Converts a NumPy array about a batch, such as the positions of its samples, to an array on the host of the user's framework."""
         return numbers
 
     # Copies.
@@ -116,7 +116,7 @@ class Library:
         return contextlib.nullcontext()
 
     def settle(self) -> None:
-        """Waits for the copies and computations that this library's methods began."""
+        """Waits until the device has finished the copies and computations that this library's methods began."""
 
     def hand_over(self, batch: Any) -> None:
         """Prepares a batch for use on another thread's stream; the thread that takes the batch calls this first."""

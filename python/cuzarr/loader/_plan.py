@@ -22,7 +22,7 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """How many bytes an epoch may hold in memory, by purpose.
+    """How many bytes of cells (blocks of chunks) an epoch may hold in memory, to mix their samples and to wait for neighbouring cells.
 
     ``mixed_bytes`` are for mixing samples, and ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the mixed bytes
     are read before the first sample comes.
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The planned order of an epoch: the order of samples, and when each cell is read and dropped.
+    """The planned order of an epoch: the order of samples, and when each cell (block of whole chunks) is read and dropped.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def plan_epoch(
     limits: Limits,
     random: np.random.Generator | None,
 ) -> EpochPlan:
-    """Plans in which order an epoch reads cells and returns samples.
+    """Plans in which order an epoch reads cells (blocks of whole chunks) and returns samples.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def plan_epoch(
 
 
 def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[list[int]], Ints]:
-    """Groups samples that touch the same cells: returns the cells of each group, and the group of each sample."""
+    """Groups samples that touch the same cells (blocks of whole chunks): returns the cells of each group, and the group of each sample."""
     axes = len(grid)
     flat = np.ravel_multi_index(tuple(lowest.T), grid).astype(np.int64)
     spans = (highest - lowest) @ (1 << np.arange(axes, dtype=np.int64))
@@ -126,7 +126,8 @@ def _groups(lowest: Ints, highest: Ints, grid: tuple[int, ...]) -> tuple[list[li
 
 
 class _Growth:
-    """Chooses the order in which an epoch reads cells, one cell after the other. A time is the number of bytes read so far."""
+    """The order in which an epoch reads cells (blocks of whole chunks), while it is chosen by adding one cell after the other. A time is
+    the number of bytes read so far."""
 
     def __init__(self, groups: list[list[int]], cell_bytes: Ints, limits: Limits, random: np.random.Generator | None) -> None:
         self.groups, self.cell_bytes, self.limits, self.random = groups, cell_bytes, limits, random
@@ -148,7 +149,7 @@ class _Growth:
         self.largest = int(max(cell_bytes[cell] for cell in self.groups_of))
 
     def run(self) -> None:
-        """Puts every cell that a sample touches into the order in which the epoch reads cells."""
+        """Chooses the reading order of all cells (blocks of whole chunks) that samples touch."""
         cells = sorted(self.groups_of)
         if self.random is not None:
             cells = self.random.permutation(cells).tolist()
@@ -162,8 +163,9 @@ class _Growth:
             self._read(beside)
 
     def _beside_frontier(self) -> int | None:
-        """An unread cell for which a cell in memory waits, because some samples touch both. The frontier is the set of read cells that wait
-        for a neighbour. ``None`` if the frontier may grow or is empty, or the order is not random."""
+        """Draws an unread cell (block of whole chunks) that shares samples with a cell in memory, so that these samples can soon be cut
+        out. The frontier is the set of read cells that wait for a neighbour. ``None`` if the frontier may grow or is empty, or the order is
+        not random."""
         if self.random is None or not self.frontier:
             return None
         # A new cell waits for both neighbours, and becomes two ends of a run.
@@ -199,7 +201,8 @@ class _Growth:
         self.time += int(self.cell_bytes[cell])
 
     def _finish(self, group: int) -> None:
-        """Marks a group of samples as ready, because all of its cells have been read. Cells that were dropped are read again."""
+        """Marks a group of samples as ready to be cut out, because all cells (blocks of whole chunks) that they touch have been read. Cells
+        that were dropped are read again."""
         for cell in self.groups[group]:
             if cell in self.dropped:
                 self._enter(cell)

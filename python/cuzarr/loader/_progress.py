@@ -76,7 +76,7 @@ class Progress:
             )
 
     def share(self, divide: Callable[[int, int], list[Share]], worker: int) -> Share:
-        """The remaining batches of the rank that one process reads.
+        """The batches of an epoch that one worker process of a rank has still to read.
 
         ``divide`` gives the share of each worker, from their number, and from the number of batches of the rank that were taken.
         """

@@ -17,7 +17,7 @@ from cuzarr.loader._shares import Order
 
 @dataclass
 class Taken:
-    """Numbers that every kind of data set counts in a pass: samples, batches and times.
+    """Numbers that every kind of data set counts while it reads an epoch: samples, batches and times.
 
     Attributes
     ----------
@@ -37,8 +37,8 @@ class Taken:
 
 @dataclass
 class Counts(Taken):
-    """Numbers that a data set with a planned order also counts in a pass: chunks, reads and bytes. Chunks are counted as they are read and
-    decoded.
+    """Numbers that a data set with a planned order also counts while it reads an epoch: chunks, reads and bytes. Chunks are counted as they
+    are read and decoded.
 
     Attributes
     ----------
@@ -66,7 +66,8 @@ class Counts(Taken):
 
 
 class Held:
-    """Base class of the cells that a pass holds in memory. It holds cells until their last sample was copied to a batch.
+    """Base class of the objects that hold cells (blocks of whole chunks) in memory while an epoch is read. It holds cells until their last
+    sample was copied to a batch.
 
     Parameters
     ----------
@@ -98,11 +99,12 @@ class Held:
         raise NotImplementedError
 
     def read(self, wanted: Any) -> None:
-        """Reads the cells that one call of :meth:`enter` registered. A thread calls it, while samples may be copied from other cells."""
+        """Reads the elements of the cells (blocks of whole chunks) that one call of :meth:`enter` registered. A thread calls it, while
+        samples may be copied from other cells."""
         raise NotImplementedError
 
     def leave(self, cell: int) -> None:
-        """Drops the elements of a cell, which is a block of whole chunks, from memory."""
+        """Drops the elements of one cell (block of whole chunks) from memory."""
         raise NotImplementedError
 
     def batch(self, first: int, size: int) -> Any:
@@ -114,14 +116,14 @@ class Held:
         raise NotImplementedError
 
     def formed(self, batch: Any) -> Any:
-        """Converts a full batch to the form that the user gets."""
+        """Converts a batch, after all its samples were copied into it, to the arrays that the user gets."""
         raise NotImplementedError
 
     # How long cells are held.
 
     def reserve(self, entries: Sequence[int]) -> Any:
-        """Marks cells, given as entries of the reading plan, as needed until the last sample in them is copied. Returns the parts to
-        read."""
+        """Marks cells (blocks of chunks), given as indices into the plan's reading order, as needed until their last sample is copied to a
+        batch. Returns the parts to read."""
         new = []
         for entry in entries:
             cell = int(self.plan.cells[entry])
@@ -133,11 +135,11 @@ class Held:
         return wanted
 
     def expired(self, place: int) -> list[int]:
-        """The held cells that are needed by no sample at position ``place`` of the plan's order or later."""
+        """The cells (blocks of chunks) in memory that no sample at position ``place`` of the plan's order, or later, needs."""
         return [cell for cell, last in self.until.items() if last < place]
 
     def release(self, cells: Sequence[int]) -> None:
-        """Drops cells from memory that no further sample needs."""
+        """Drops ``cells`` (blocks of chunks), which no further sample needs, from memory."""
         for cell in cells:
             del self.until[cell]
             self.leave(cell)
@@ -167,12 +169,13 @@ class Source:
         raise NotImplementedError
 
     def held(self, order: Order, cells: Cells, plan: EpochPlan, counts: Counts, library: Library) -> Held:
-        """Makes the object that holds cells in memory during a pass over the samples ``order``."""
+        """Makes the object that holds cells (blocks of whole chunks) in memory while the samples ``order`` of an epoch are read."""
         raise NotImplementedError
 
 
 class Pass:
-    """One pass over the planned samples of an epoch: makes batches of them. A thread reads the next cells.
+    """One worker's reading of its part of an epoch: reads chunks in the planned order, and makes batches of samples. A thread reads the
+    next cells.
 
     Parameters
     ----------
@@ -207,7 +210,8 @@ class Pass:
         return batch
 
     def _group(self) -> list[int]:
-        """The cells that one call reads next, as entries of the reading plan: as many as fit into ``group_bytes``."""
+        """The cells (blocks of chunks) to read next in one call, as indices into the plan's reading order: as many as fit into
+        ``group_bytes``."""
         plan, sizes = self.held.plan, self.held.cells.sizes
         entries: list[int] = []
         total = 0
@@ -228,7 +232,7 @@ class Pass:
             self.held.read(wanted)
 
     def _take(self, pool: ThreadPoolExecutor) -> None:
-        """Waits until the next cells have been read."""
+        """Waits until the next cells (blocks of chunks) have been read into memory."""
         if self.reading is None:
             self._start(pool)
         assert self.reading is not None
@@ -238,7 +242,7 @@ class Pass:
         self._read_ahead(pool)
 
     def _read_ahead(self, pool: ThreadPoolExecutor) -> None:
-        """Begins to read the next cells if there is room for them."""
+        """Begins to read the next cells (blocks of chunks) on a thread, if the memory limit allows it."""
         if self.reading is not None or self.next_entry >= len(self.held.plan.cells):
             return
         size = sum(int(self.held.cells.sizes[self.held.plan.cells[entry]]) for entry in self._group())

@@ -77,7 +77,7 @@ class StoredRows(Source):
         return [array for column in stored for array in column.arrays]
 
     def cells(self, limit_bytes: int) -> Cells:
-        """Divides the rows into blocks (the cells of a pass), for a pass that may hold ``limit_bytes`` in memory.
+        """Divides the rows of the matrix into blocks that are read at once, for an epoch with at most ``limit_bytes`` in memory.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class StoredRows(Source):
 
 @dataclass
 class _Piece:
-    """The elements of all blocks of rows that one call has read, in one array, and the number of these blocks that are still needed.
+    """Matrix elements in memory that one call has read: those of several blocks of rows, and how many of these blocks are still needed.
 
     Their memory is one array, because gathering from few arrays takes few launches on a GPU.
     """
@@ -132,7 +132,7 @@ class RowBatch:
 
 
 class HeldRows(Held):
-    """Holds the blocks of rows that one pass over the samples has in memory or is reading, and gathers batches from them.
+    """The blocks of rows of a sparse matrix that are in memory or being read while an epoch is read, from which batches are gathered.
 
     Parameters
     ----------
@@ -260,14 +260,14 @@ class HeldRows(Held):
 
 
 class _Tally:
-    """Counts how many chunks of one array a pass over the samples reads, and how many of these chunks are different."""
+    """A counter of the chunks of one array that are read in an epoch, and of the different chunks among them."""
 
     def __init__(self, array: Array) -> None:
         self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])
         self.seen = np.zeros(len(self.edges) - 1, bool)
 
     def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
-        """Counts the chunks that one call touches when it reads some ranges of elements. No range is empty."""
+        """Adds the chunks that one call touches, by reading some ranges of elements, to ``counts``. No range is empty."""
         is_read = np.zeros(len(self.edges), np.int64)
         filled = lengths > 0
         np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)

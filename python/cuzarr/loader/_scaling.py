@@ -1,4 +1,4 @@
-"""Decodes and scales samples, and converts them to the wanted element type."""
+"""Decodes and scales the samples of a batch, and converts them to the element type that the user asked for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def finished(raw: Any, part: Part, library: Library) -> Any:
 
 
 def _scaled(raw: Any, part: Part, library: Library) -> Any:
-    """Scales samples: ``(x * factor + shift - mean) / std``. Each step is a separate operation, so that the CPU and the GPU round alike."""
+    """Scales the samples that one array has in a batch: ``(x * factor + shift - mean) / std``. Each step is a separate operation, so that
+    the CPU and the GPU round alike."""
     scaling = part.scaling
     work = scaling.work_type(part.held if part.decoding is None else part.decoding.dtype, part.dtype)
 

@@ -38,7 +38,7 @@ class Share:
 
     @property
     def count(self) -> int:
-        """Number of samples in this share."""
+        """Number of samples in this worker's share of an epoch."""
         return sum(self.sizes)
 
 
@@ -62,13 +62,13 @@ class Order:
     are_apart: bool
 
     def part(self, start: int, count: int) -> Order:
-        """The ``count`` samples from index ``start`` on."""
+        """The part of this order that has ``count`` samples, from the one with index ``start`` on."""
         own = slice(start, start + count)
         return Order(self.starts[own], self.lowest[own], self.highest[own], self.are_apart)
 
 
 def in_order(cells: Cells, starts: Ints, window: tuple[tuple[int, int], ...], random: np.random.Generator | None) -> Order:
-    """Sorts samples by their cells, so that neighbours in the order read the same cells.
+    """Sorts samples by the cells (blocks of whole chunks) that they touch, so that samples of the same cell are neighbours.
 
     If no sample crosses cells, the cells are in random order, so that stretches of samples come from everywhere. Samples that cross cells
     keep their order, because stretches that come from everywhere would read most cells several times. Only the start of the first stretch

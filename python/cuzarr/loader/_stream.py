@@ -77,7 +77,7 @@ Numbered = tuple[int, Any]
 
 @dataclass(frozen=True)
 class _Part:
-    """The array, and the box in it, from which one part of a sample is read."""
+    """One part of a sample: a box of an array, which is read from the store."""
 
     array: Array
     box: Box
@@ -137,13 +137,13 @@ class _Read:
 
 @dataclass
 class _Counts(Taken):
-    """Numbers about a pass over a stream, which :meth:`SampleStream.report` returns."""
+    """Numbers about one reading of a stream of samples, which :meth:`SampleStream.report` returns."""
 
     skipped: int = 0
     read_bytes: int = 0
 
     def add(self, read: _Read) -> None:
-        """Counts a batch that was returned to the user."""
+        """Adds one batch, which was returned to the user, to the counts of batches, samples, skipped samples and bytes."""
         self.batches += 1
         self.samples += len(read.samples)
         self.skipped += read.skipped
@@ -349,8 +349,8 @@ def _own_of(samples: Iterable[Any], rank: int, world_size: int, is_awaited: Call
 
 
 def _shares_in_turn(workers: int, done: int) -> list[Share]:
-    """Divides a stream's batches among the workers of a rank, if ``done`` of the batches were already taken: PyTorch takes batches from the
-    workers in turn."""
+    """Divides a stream's batches among the worker processes of a rank, if ``done`` of the batches were already taken: PyTorch takes batches
+    from the workers in turn."""
     own = [(worker + done) % workers for worker in range(workers)]
     return [Share(number, skipped=len(range(number, done, workers))) for number in own]
 
@@ -365,7 +365,8 @@ def _then_failure(batches: Iterator[list[Numbered]]) -> Iterator[list[Numbered] 
 
 
 class _Reader:
-    """Reads the batches of a stream, a few at the same time. One thread calls its methods, apart from :meth:`cancel`.
+    """The reader of a stream of samples, which reads a few batches at the same time. One thread calls its methods, apart from
+    :meth:`cancel`.
 
     Attributes
     ----------
@@ -432,7 +433,7 @@ class _Reader:
         return read
 
     def _add(self, read: _Read, number: int, sample: Any) -> None:
-        """Adds a sample, as the boxes of arrays that must be read for it, to a batch. A bad sample (one that cannot be read) is left out or
+        """Adds the boxes of arrays that one sample names to the reads of a batch. A bad sample (one that cannot be read) is left out or
         raises an error."""
         try:
             parts = self._parts(sample)
@@ -442,7 +443,7 @@ class _Reader:
             read.samples.append((number, parts))
 
     def _parts(self, sample: Any) -> _Parts:
-        """Opens the arrays of a sample, and checks its selections.
+        """Opens the arrays that a sample names, and checks the selections that the sample makes of them.
 
         Raises
         ------
@@ -472,7 +473,7 @@ class _Reader:
         return part
 
     def _started(self, read: _Read) -> _Read:
-        """Starts one call that reads all samples of a batch."""
+        """Starts to read all samples of a batch by one call, in the background."""
         reads: list[_Part] = []
         outs: list[Any] = []
         for name in self._names or () if read.samples else ():

@@ -126,7 +126,7 @@ class Scaling:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether elements are multiplied, or something is added, before the mean is subtracted."""
+        """Whether this formula multiplies elements, or adds a number, before it subtracts the mean."""
         return not (_is_number(self.factor, 1) and _is_number(self.shift, 0))
 
     @property
@@ -135,8 +135,9 @@ class Scaling:
         return not self.is_scaled and _is_number(self.mean, 0) and _is_number(self.std, 1)
 
     def work_type(self, held: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The float type in which scaling loses no digit. It is float64 if ``dtype`` is float64, if elements have more digits than float32
-        keeps, or if a mean is subtracted from a product that float32 would round. Else it is float32."""
+        """The float type in which scaling computes, precise enough for the stored type and the type of the samples. It is float64 if
+        ``dtype`` is float64, if elements have more digits than float32 keeps, or if a mean is subtracted from a product that float32 would
+        round. Else it is float32."""
         is_exact = held.kind in "fV" and held.itemsize <= 4 or held.itemsize <= 2
         is_rounded = self.is_scaled and not _is_number(self.mean, 0)
         return np.dtype(np.float64 if dtype == np.float64 or not is_exact or is_rounded else np.float32)
@@ -181,7 +182,7 @@ class Part:
 
     @property
     def is_plain(self) -> bool:
-        """Whether samples have the stored elements unchanged, neither decoded nor scaled."""
+        """Whether samples get this array's stored elements unchanged, neither decoded nor scaled."""
         return self.scaling.is_plain and self.decoding is None
 
     @property
@@ -220,7 +221,7 @@ class Part:
 
 
 class Form:
-    """Remembers how the user passed arrays: one array, several, or several by name. Results have the same form.
+    """How the user passed the arrays of a data set (one, several, or several by name), so that batches get the same form.
 
     Attributes
     ----------
@@ -243,7 +244,7 @@ class Form:
             raise InvalidArgumentError("got no variables, expected at least one array")
 
     def of(self, values: Sequence[Any]) -> Any:
-        """Puts one value for each array into the form in which the user passed the arrays."""
+        """Arranges one value for each array as the user passed the arrays: alone, in a tuple, or in a dictionary by name."""
         if self.names is not None:
             return dict(zip(self.names, values, strict=True))
         return values[0] if self.is_single else tuple(values)

@@ -71,7 +71,7 @@ def _check_chunk(layout: Layout, document: Document, coords: ChunkCoords) -> Non
 
 
 def _coords(number: int, grid: tuple[int, ...]) -> ChunkCoords:
-    """The position of a chunk in the grid of chunks, from its number in row-major order."""
+    """Converts the row-major number of a chunk to its position in the grid of chunks."""
     coords: list[int] = []
     for count in reversed(grid):
         number, at = divmod(number, count)

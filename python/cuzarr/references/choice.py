@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """Decides which variables go into a table of references, and records those that cannot be in it.
+    """The choice of the variables that go into a table of references, with a record of those that had to be left out.
 
     Parameters
     ----------
@@ -32,14 +32,15 @@ class Choice:
         self._dropped = set(self._unknown.values())
 
     def is_dropped(self, path: str) -> bool:
-        """Whether ``path`` is one that the caller wants to skip. If so, it is recorded as found in a file."""
+        """Whether the caller wants to skip the variable or group at ``path`` of a file. If so, it is recorded as found in a file."""
         if path not in self._dropped:
             return False
         self._unknown = {name: dropped for name, dropped in self._unknown.items() if dropped != path}
         return True
 
     def leave_out(self, file: str, path: str, table_path: str, error: CuzarrError) -> None:
-        """Records that a variable is left out because of ``error``. With ``strict``, raises the error instead."""
+        """Records that a variable is left out of the table of references because of ``error``. With ``strict``, raises the error
+        instead."""
         error.trail = (file, f"dataset '/{printable(path)}'", *error.trail)
         if self.strict:
             error.hint = error.hint or "leave it out with drop=, on the command line with --drop"

@@ -18,7 +18,7 @@ def _key(document: Document) -> str:
 
 
 def _array(store: _core.Store, document: Document) -> tuple[_core.Array, Any]:
-    """A temporary array that has one chunk and the encoding of ``document``, and the selection of the whole chunk."""
+    """Makes a temporary array with one chunk, encoded as the ``.zarray`` in ``document`` says, and a selection of the whole chunk."""
     shape = tuple(document["chunks"])
     array = _core.Array(store, "", {".zarray": document | {"shape": list(shape)}}, _OPTIONS)
     return array, ((0,) * len(shape), shape, (1,) * len(shape), ())

@@ -77,12 +77,13 @@ class Dimensions:
         return [name or _label(dataset, axis) for axis, name in enumerate(names)]
 
     def shape(self, path: str, dataset: h5py.Dataset) -> tuple[int, ...]:
-        """The lengths of a dataset's dimensions. An unlimited dimension has its length in the longest dataset."""
+        """The lengths of an HDF5 dataset's dimensions, by netCDF-4's rules. An unlimited dimension has its length in the longest
+        dataset."""
         grows = zip(self._scales[path], dataset.shape, dataset.maxshape, strict=True)
         return tuple(self._lengths.get(scale, extent) if most is None else extent for scale, extent, most in grows)
 
     def names(self, path: str, dataset: h5py.Dataset) -> list[str]:
-        """The names of a dataset's dimensions. A dimension without a name becomes ``phony_dim_N``.
+        """The names of an HDF5 dataset's dimensions, by netCDF-4's rules. A dimension without a name becomes ``phony_dim_N``.
 
         Within a group, dimensions with the same name of this form have the same length.
         """

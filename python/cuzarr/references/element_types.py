@@ -34,7 +34,7 @@ def plain_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def v2_type(dtype: np.dtype[Any]) -> Any:
-    """Converts a dtype to its form in ``.zarray``."""
+    """Converts a NumPy dtype to the form that the member ``dtype`` has in ``.zarray``."""
     return [[name, v2_type(dtype[name])] for name in dtype.names] if dtype.names else dtype.str
 
 

@@ -61,7 +61,7 @@ class Hdf5File:
             raise StoreFailedError(f"'{printable(self.path)}' cannot be read: {error}") from error
 
     def _walk(self, root: h5py.Group) -> Iterator[tuple[str, Any]]:
-        """The groups and datasets of the file with their paths. A group comes before its members."""
+        """Yields path and h5py object of each group and dataset of the HDF5 file. A group comes before its members."""
         waiting = [("", root)]
         groups: dict[Any, str] = {}
         while waiting:
@@ -130,7 +130,8 @@ class Hdf5File:
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)
 
     def nodes(self, whole_rows: int = 0) -> Iterator[Group | Variable]:
-        """The groups and variables of the file, in the form that a table of references is made from. A group comes before its members.
+        """Yields the groups and variables of the HDF5 file as objects from which a table of references is made. A group comes before its
+        members.
 
         Parameters
         ----------

@@ -81,7 +81,7 @@ def _parents(variables: dict[str, Variable]) -> dict[str, str]:
 
 
 def _length(opened: Hdf5File, dimension: str) -> int:
-    """The length that a dimension has in a file. Refuses a file in which it has several."""
+    """The length that a dimension has in one of the HDF5 files to be joined. Refuses a file in which it has several."""
     found = opened.lengths(dimension)
     if len(found) == 1:
         return found.pop()
@@ -103,7 +103,8 @@ def _check_names(files: list[Hdf5File], members: list[dict[str, Variable]]) -> N
 
 @dataclass
 class JoinedVariable:
-    """A variable whose parts are in several files. The parts follow each other along a dimension."""
+    """A variable whose elements are divided among several HDF5 files, and are read as one Zarr array. The parts follow each other along a
+    dimension."""
 
     dimension: str
     files: list[Hdf5File]
@@ -137,7 +138,7 @@ class JoinedVariable:
         )
 
     def _check(self, number: int) -> None:
-        """Compares the variable in a file with that in the first file, and refuses differences."""
+        """Refuses a file in which the variable differs from that in the first file, for example in type or attributes."""
         first, other = self.variables[0], self.variables[number]
         hint = "leave the file out, or make a table of each file"
         if other.dimensions != first.dimensions:
@@ -159,7 +160,8 @@ class JoinedVariable:
             self._refuse(number, "the attribute 'units'", got, expected, hint)
 
     def _units(self, number: int) -> Any:
-        """The attribute ``units`` of the variable in a file. Bounds may take it from the variable to which they belong."""
+        """The attribute ``units`` that the joined variable has in the file with this number. Bounds may take it from the variable to which
+        they belong."""
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
@@ -173,7 +175,7 @@ class JoinedVariable:
                 self._refuse(number, "the coordinate", "another one", "the values", "join files of one grid")
 
     def _obstacle(self, number: int) -> str | None:
-        """The reason why a file's times cannot be converted to times since the first file's date; ``None`` if they can."""
+        """The reason why times in one of the joined files cannot be converted to the units of the first file; ``None`` if they can."""
         calendars = {str(time.attributes.get("calendar", "standard")) for time in self.timed}
         odd = sorted(calendars - {"standard", "gregorian", "proleptic_gregorian"})
         # With these attributes, the stored values are not the times themselves.
@@ -195,7 +197,8 @@ class JoinedVariable:
         return None
 
     def _ahead(self, number: int) -> float | int:
-        """The number to add to a file's times, to get times since the first file's date (``times.difference``)."""
+        """The number to add to the times in one of the joined files, to get times since the date in the first file's units
+        (``times.difference``)."""
         calendar = self.timed[0].attributes.get("calendar", "standard")
         is_whole = self.variables[0].layout.dataset.dtype.kind != "f"
         return times.difference(str(self._units(0)), str(self._units(number)), calendar, is_whole)
@@ -204,8 +207,8 @@ class JoinedVariable:
         return self.variables[0].layout.is_text
 
     def _fits(self) -> bool:
-        """Whether references to the chunks in the files are enough: no chunk crosses the end of a file, and encodings and units are
-        equal."""
+        """Whether the joined variable can refer to the chunks in the files: no chunk crosses the border between two files, and encodings
+        and units are equal."""
         assert self.axis is not None
         first = self.variables[0].layout
         alike = {json.dumps(_without_level(variable.layout.document(None))) for variable in self.variables}
@@ -215,7 +218,7 @@ class JoinedVariable:
         return whole and len(alike) == 1 and len(units) == 1 and not any(variable.layout.is_inline for variable in self.variables)
 
     def _fill(self) -> Any:
-        """The joined variable's fill value: that of the files in which some chunks are not stored, or else that of all files."""
+        """The fill value of the joined variable: the one in files that lack some of the variable's chunks, or else the one in all files."""
         gaps = [variable for variable in self.variables if variable.layout.has_gaps]
         fills = [fill_value(variable.fill, variable.layout.dtype) for variable in gaps or self.variables]
         for number, fill in enumerate(fills):

@@ -26,7 +26,7 @@ INLINE_BYTES = 4 << 20
 """Largest size in bytes of a variable that is copied into a table of references because Zarr cannot decode the bytes in the file."""
 
 ChunkCoords = tuple[int, ...]
-"""The position of a chunk in the grid of chunks."""
+"""The position of a chunk of an HDF5 dataset in the grid of chunks: one number for each dimension."""
 
 
 class ByteRange(NamedTuple):
@@ -37,14 +37,15 @@ class ByteRange(NamedTuple):
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of an HDF5 dataset in its file. In ``filter_mask``, the bits of the filters that this chunk skips are set."""
+    """A chunk of an HDF5 dataset as stored in the file: its range of bytes, and the filters that it skips. In ``filter_mask``, the bits of
+    the filters that this chunk skips are set."""
 
     place: ByteRange
     filter_mask: int
 
 
 class Layout:
-    """Describes how an HDF5 dataset is stored, as an array of Zarr format 2: its chunks and filters.
+    """The chunks and filters with which an HDF5 dataset is stored, as those of an array of Zarr format 2.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class Layout:
         return int(math.prod(self.shape) * self.dataset.dtype.itemsize)
 
     def grid(self) -> tuple[int, ...]:
-        """The number of chunks along each dimension."""
+        """The number of chunks of the HDF5 dataset along each dimension."""
         return tuple(-(-extent // chunk) for extent, chunk in zip(self.shape, self.chunks, strict=True))
 
     def _range(self, offset: int, size: int) -> ByteRange:
@@ -117,11 +118,12 @@ class Layout:
         return ByteRange(offset, size)
 
     def read(self, place: ByteRange) -> bytes:
-        """Reads a range of bytes of the file."""
+        """Reads a range of bytes of the HDF5 file."""
         return self.source.read(place.offset, place.size_bytes)
 
     def values(self) -> Any:
-        """Reads all elements, in the shape of the array. Elements beyond the dataset are its fill value, or empty text."""
+        """Reads all elements of the HDF5 dataset, in the shape that the Zarr array has. Elements beyond the dataset are its fill value, or
+        empty text."""
         values = self.dataset[...]
         if self.shape == self.dataset.shape:
             return values
@@ -186,7 +188,8 @@ class Layout:
         return found
 
     def _encode_others(self, others: dict[ChunkCoords, StoredChunk]) -> None:
-        """Puts chunks that skip other filters than most chunks into the table of references, encoded again with the array's filters."""
+        """Handles chunks that skip other filters than most chunks do: encodes them again with the array's filters, to be held in the table
+        of references."""
         size = len(others) * math.prod(self.chunks) * self.dtype.itemsize
         if size > INLINE_BYTES:
             raise UnsupportedError(
@@ -236,7 +239,7 @@ class Layout:
         }
 
     def document(self, fill: Any, filters: list[Document] | None = None) -> Document:
-        """The array's ``.zarray`` document. ``filters`` replace the array's own, if given."""
+        """The ``.zarray`` document by which the HDF5 dataset is read as a Zarr array. ``filters`` replace the array's own, if given."""
         compressor = None
         filters = list(self._filters if filters is None else filters)
         if filters and filters[-1]["id"] in COMPRESSORS:

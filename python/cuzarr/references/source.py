@@ -114,11 +114,11 @@ class Source:
         raise UnsupportedError(f"'{printable(self.name)}' is no netCDF-4 or HDF5 file: it has no signature of HDF5")
 
     def open(self) -> Any:
-        """The argument by which h5py opens the file: a path, or a file object."""
+        """The argument to pass to ``h5py.File`` for this file: a path, or a file object."""
         return self.name if self.store is None else io.BufferedReader(_Ranges(self), _BLOCK_BYTES // 8)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Reads a range of bytes of the file.
+        """Reads ``size`` bytes of this file from ``offset`` on.
 
         Raises
         ------

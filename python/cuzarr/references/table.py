@@ -15,7 +15,7 @@ from cuzarr.references.source import Source
 
 @dataclass
 class Table:
-    """A table of references in kerchunk's JSON format, version 1."""
+    """A table of references, by which files are read as one Zarr group, in kerchunk's JSON format, version 1."""
 
     refs: dict[str, Reference]
     left_out: list[LeftOut]

@@ -54,7 +54,7 @@ def _date(time: re.Match[str]) -> datetime.datetime:
 
 
 def moved(values: Any, ahead: float | int, units: str, marks: list[Any]) -> Any:
-    """Adds a number to times; ``None`` if the times' type cannot hold the results with a precision of a millisecond.
+    """Adds a number to an array of times; ``None`` if the element type cannot hold the sums with a precision of a millisecond.
 
     ``units`` are those of the result. Values in ``marks`` mark missing elements, and stay unchanged.
     """

@@ -17,7 +17,7 @@ SHORT_BYTES = 512
 
 @dataclass
 class Group:
-    """A group of a table of references. ``path`` starts at the root of the table."""
+    """A Zarr group that a table of references describes, made from a group of an HDF5 file. ``path`` starts at the root of the table."""
 
     path: str
     attributes: Document
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass
 class Variable:
-    """An HDF5 dataset as an array of a table of references. ``path`` starts at the root of the table."""
+    """An HDF5 dataset as a Zarr array that a table of references describes. ``path`` starts at the root of the table."""
 
     path: str
     layout: Layout
@@ -47,7 +47,7 @@ class Variable:
         return self.layout.shape
 
     def document(self) -> Document:
-        """The array's ``.zarray`` document."""
+        """The ``.zarray`` document by which the HDF5 dataset is read as a Zarr array."""
         return self.layout.document(fill_value(self.fill, self.layout.dtype))
 
     def references(self) -> Iterator[tuple[str, Reference]]:

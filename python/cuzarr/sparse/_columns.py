@@ -305,7 +305,7 @@ def names_of(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Stored:
-    """The stored arrays of a column, opened but not read.
+    """The stored arrays of one column of a data frame, opened but not read.
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ class _Stored:
         return self.encoding in ("string-array", "nullable-string-array")
 
     def opened(self, device: str) -> list[Array]:
-        """The arrays of :attr:`arrays`, opened for the host if they hold text, else for a device."""
+        """The arrays in :attr:`arrays`, opened so that text is read to the host, and other elements are read to ``device``."""
         return self.arrays if self.is_text else [array.with_device(device) for array in self.arrays]
 
 
@@ -459,8 +459,8 @@ def _check_types(column: _Stored) -> None:
 
 
 def _elements(reads: list[tuple[Array, Places]]) -> list[Any]:
-    """Reads several arrays of one dimension, each at its own indices. Elements of fixed size are read by one plan, and text by some
-    threads."""
+    """Reads several one-dimensional arrays, each at the indices that are given for it. Elements of fixed size are read by one plan, and
+    text by some threads."""
     is_text = [array.metadata.data_type.is_variable for array, _ in reads]
     fixed = [(array, single_ranges(places)) for (array, places), text in zip(reads, is_text, strict=True) if not text]
     texts = [read for read, text in zip(reads, is_text, strict=True) if text]

@@ -23,7 +23,7 @@ Held = Any
 
 @dataclass(frozen=True)
 class Elements:
-    """Reads elements and their indices from the arrays ``data`` and ``indices`` of a stored matrix.
+    """The stored elements of a sparse matrix and their indices, in the arrays ``data`` and ``indices``, for reading by ranges.
 
     Attributes
     ----------
@@ -120,7 +120,8 @@ class _Columns:
 
 
 class _Repeated:
-    """Repeats the elements of columns that are selected several times: once for each time that their column is in the result.
+    """How often each selected column of a sparse matrix is in the result, to repeat the elements of columns that are selected several
+    times.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def ranges_of(pointer: Ints, rows: Places) -> Ranges:
 
 
 def single_ranges(rows: Places) -> Ranges:
-    """The ranges of the given rows in an array with one element for each row."""
+    """The ranges of elements that belong to rows in a stored array with one element for each row, such as a column."""
     if isinstance(rows, range) and rows.step == 1:
         return _joined(np.array([rows.start]), np.array([rows.stop]), np.arange(len(rows) + 1))
     numbers = np.asarray(rows, np.int64)

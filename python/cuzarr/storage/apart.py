@@ -1,4 +1,5 @@
-"""Opens stores of other libraries on the Rust side, if their settings can be read. Their bytes then do not pass through Python."""
+"""Opens stores of other libraries by cuzarr's own Rust stores, if the other store's settings can be read. Their bytes then do not pass
+through Python."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def _protocol(fs: Any) -> str:
 
 
 def _hosts(urls: Mapping[str, int], default: str) -> Iterator[tuple[str, str]]:
-    """The protocol and the host of each URL."""
+    """Yields the protocol and the host of each URL to which a table of references refers."""
     for url in urls:
         protocol, mark, rest = url.partition("://")
         if not mark:

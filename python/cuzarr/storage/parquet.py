@@ -1,4 +1,5 @@
-"""Kerchunk's tables of references in Parquet, which fsspec opens. The references of an array are read when its first chunk is needed."""
+"""Opens kerchunk's tables of references that are stored in Parquet files, with the help of fsspec. The references of an array are read when
+its first chunk is needed."""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ class ParquetTable:
         return found.columns(), found.inline
 
     def _records(self, array: str) -> list[int]:
-        """The numbers of an array's Parquet files. They are listed, because the array's shape could claim any number of files."""
+        """The numbers of the Parquet files that hold the references of one array's chunks. They are listed, because the array's shape could
+        claim any number of files."""
         try:
             names = self._mapper.fs.ls(f"{self._mapper.root}/{array}", detail=False)
         except FileNotFoundError:

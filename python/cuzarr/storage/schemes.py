@@ -1,4 +1,4 @@
-"""Schemes of URLs at which stores are. The Rust side opens those in ``BUILT_IN``."""
+"""Schemes of URLs, such as ``s3``, at which stores can be opened. The Rust side opens those in ``BUILT_IN``."""
 
 from __future__ import annotations
 

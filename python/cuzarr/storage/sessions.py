@@ -21,7 +21,7 @@ Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], fl
 
 
 class _UnknownError(Exception):
-    """Raised if the state of an Icechunk session has a part that only Icechunk understands."""
+    """Raised if only Icechunk itself can open a session, for example because its state has an option that cuzarr does not know."""
 
 
 def of_session(store: Any) -> Opened | None:
@@ -118,7 +118,7 @@ def _s3_place(bucket: str, prefix: str | None, config: Any, given: Any) -> _Plac
 
 
 class _S3Function:
-    """Calls the user's function for S3 credentials, and converts its result to a dictionary."""
+    """The user's function that gives S3 credentials to Icechunk, wrapped so that it returns a dictionary."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""``SplitStore``, one store with metadata documents in one place and chunks in another."""
+"""``SplitStore``, one store made of two: metadata documents are in one, chunks in the other."""
 
 from __future__ import annotations
 

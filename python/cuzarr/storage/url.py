@@ -22,7 +22,8 @@ from cuzarr.storage.store import Store
 CREDENTIALS = "credential_provider"
 
 _QUERY = re.compile(r"((?:^|.*::)https?://[^?]*)\?.*", re.DOTALL)
-"""Matches the URL of a web server, or a chain that ends in one. The matched group is the URL without its query."""
+"""Matches a URL of a web server (or a chain that ends in one) with a query, such as ``https://host/a.zarr?key=1``. The matched group is the
+URL without its query."""
 
 
 @documented(
@@ -165,7 +166,7 @@ class UrlStore(Store):
 
 
 class Credentials:
-    """Calls the user's function for credentials, and converts its result to the form that the Rust side needs."""
+    """The user's function that gives credentials for a store, wrapped so that its result has the form that the Rust side needs."""
 
     def __init__(self, provider: Callable[[], Any]) -> None:
         if not callable(provider):
@@ -214,7 +215,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def flat_options(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Storage options as pairs of name and text. Names of nested options are joined by dots: ``client_kwargs.endpoint_url``.
+    """Converts the user's ``storage_options`` to the Rust side's form: pairs of name and text. Names of nested options are joined by dots:
+    ``client_kwargs.endpoint_url``.
 
     Raises
     ------

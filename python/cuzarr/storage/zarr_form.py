@@ -57,7 +57,7 @@ class NativeStore(ZarrStore):
     supports_listing: bool = True
 
     _blocks = True
-    """Whether this store's methods may wait for a disk. Such methods are not called on an event loop."""
+    """Whether the methods of this store class may wait for a disk. Such methods are not called on an event loop."""
 
     def __init_subclass__(cls) -> None:
         complete_class(cls, "ValueError\n    From writing to a store that is read-only.", ">>> import cuzarr.zarr, zarr")
@@ -526,7 +526,7 @@ class MemoryStore(_InMemory):
 
 
 class _Buffers(MutableMapping[str, Any]):
-    """Lets a cuzarr store use a caller's mapping: the bytes that the store writes are put there as buffers of zarr-python."""
+    """A wrapper of the user's mapping for a store in memory: cuzarr's store puts bytes, and the mapping gets zarr-python's buffers."""
 
     def __init__(self, values: MutableMapping[str, Buffer]) -> None:
         self.values_below = values
@@ -548,7 +548,7 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """Lets a cuzarr store use a caller's mapping: the GPU buffers that the store writes are put there as buffers of zarr-python."""
+    """A wrapper of the user's mapping for a store in GPU memory: cuzarr's store puts its buffers, and the mapping gets zarr-python's buffers."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

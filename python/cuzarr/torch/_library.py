@@ -23,7 +23,8 @@ _SIGNED = {getattr(torch, f"u{name}"): getattr(torch, name) for name in ("int16"
 
 
 class TensorLibrary(Library):
-    """Makes batches of PyTorch tensors on one device. On a GPU, the thread that makes batches has a stream of its own.
+    """The array library that makes a data set's batches as PyTorch tensors, on one device. On a GPU, the thread that makes batches has a
+    stream of its own.
 
     Parameters
     ----------

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def to_tensor(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> torch.Tensor:
-    """A tensor with these elements, on their device. It shares their memory, unless PyTorch has no such byte order or strides.
+    """Converts elements that were read to a tensor of PyTorch on the same device. It shares their memory, unless PyTorch has no such byte
+    order or strides.
 
     Parameters
     ----------

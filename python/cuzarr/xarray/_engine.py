@@ -85,8 +85,8 @@ def _format(zarr_format: Any, zarr_version: Any, synchronizer: Any) -> Any:
 
 
 def _with_chunks(source: Any, chunk_store: Any, storage_options: Any) -> Any:
-    """Returns where to open a group: ``source``, or with ``chunk_store`` a store that reads chunks from there, and metadata from
-    ``source``."""
+    """Returns the store or path from which a group is opened: ``source``, or with ``chunk_store`` a store that reads chunks from there, and
+    metadata from ``source``."""
     if chunk_store is None:
         return source
     if is_node(source):

@@ -69,7 +69,7 @@ class GroupStore(AbstractDataStore):  # type: ignore[misc]
         self.dropped: set[str] = {dropped} if isinstance(dropped, str) else set(dropped or ())
 
     def load(self) -> tuple[Mapping[Any, Any], Mapping[str, Any]]:
-        """The variables and attributes of the group. No element is read.
+        """The arrays of the group as xarray variables, and the attributes of the group. No element is read.
 
         Returns
         -------
@@ -150,7 +150,7 @@ def _dimensions(array: Array, name: str) -> tuple[str, ...]:
 
 
 def _shown(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that xarray shows: all but netCDF's own metadata (``_NCZARR_ATTR``, ``_NCProperties``)."""
+    """The attributes of an array or group that xarray shows: all but netCDF's own metadata (``_NCZARR_ATTR``, ``_NCProperties``)."""
     return {name: value for name, value in attributes.items() if not name.lower().startswith("_nc")}
 
 

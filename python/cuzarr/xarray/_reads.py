@@ -109,7 +109,7 @@ class LazyArray(BackendArray):
         )
 
     def _finished(self, elements: Any) -> Any:
-        """Converts elements that were read to the form that xarray needs."""
+        """Converts elements that were read from the stored array to the type and memory that xarray needs."""
         if isinstance(elements, str | bytes):  # from an array without dimensions
             return np.array(elements, self.dtype)
         return elements.astype(self.dtype, copy=False) if elements.dtype.kind == "T" else elements
@@ -164,7 +164,7 @@ class Expected:
         self._found: dict[_Place, list[Any]] = {}
 
     def add(self, lazy: LazyArray, key: tuple[slice, ...]) -> None:
-        """Adds a read that xarray will make soon."""
+        """Adds the read of a part of a stored array, which xarray will make soon, to the list."""
         self._waiting.append((lazy, key))
 
     def take(self, lazy: LazyArray, box: Box) -> Any:
@@ -235,8 +235,8 @@ _MOST_INDEX_BYTES = 16 << 20
 
 
 class _Turn:
-    """Collects the reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads
-    them all."""
+    """The reads that begin in one iteration of an event loop, such as those of ``load_async`` for all variables. One call reads them
+    all."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[LazyArray, tuple[Any, ...]]] = []
@@ -272,8 +272,8 @@ _turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
 
 
 def _turn() -> _Turn:
-    """The object that collects the reads of the current iteration of the running event loop. Its reads begin when all tasks that are ready
-    now have added theirs."""
+    """Returns the object that collects the reads which begin in the current iteration of the running event loop. Its reads begin when all
+    tasks that are ready now have added theirs."""
     loop = asyncio.get_running_loop()
     if loop not in _turns:
         _turns[loop] = _Turn()
@@ -282,7 +282,8 @@ def _turn() -> _Turn:
 
 
 def _read_together(reads: list[tuple[LazyArray, tuple[Any, ...]]]) -> list[Any]:
-    """Makes several reads, and returns the elements of each, or its exception if it failed. Boxes are read in one call."""
+    """Reads parts of several stored arrays, in one call if possible, and returns for each its elements or its exception. Boxes are read in
+    one call."""
     together = {number: read for number, read in enumerate(reads) if read[0]._is_box(read[1])} if len(reads) > 1 else {}
     boxes: dict[int, Any] = {}
     with suppress(CuzarrError):  # after an error, each box is read alone, so that only the failing one has an error

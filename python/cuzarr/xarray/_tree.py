@@ -1,4 +1,4 @@
-"""The datasets of a tree: one for each group, and one for each level of an image whose levels lie in one group."""
+"""Finds the datasets that become a tree in xarray: one for each group, and one for each resolution level of an image in one group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class ImageLevel:
     level: Level
 
     def names(self, array: Array) -> tuple[str, ...] | None:
-        """The names of the image's axes, for the dimensions of an array; ``None`` if the array has another number of dimensions."""
+        """The names of the image's axes, to name the dimensions of an array of this level; ``None`` if the array has another number of
+        dimensions."""
         return tuple(axis.name for axis in self.axes) if len(self.axes) == array.ndim else None
 
     def coordinates(self, variable: xarray.Variable) -> dict[str, xarray.Variable]:
@@ -50,7 +51,7 @@ class ImageLevel:
 
 @dataclass
 class Members:
-    """The parts of a dataset: a group, and the arrays of it that become variables.
+    """The group from which an xarray dataset is made, and the arrays of the group that become variables.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class _NewArray:
 
     @property
     def attrs(self) -> _NewArray:
-        """This object itself, because xarray writes attributes by calling ``put`` of the result."""
+        """This object itself in place of an attributes object: xarray sets attributes of a new array by ``array.attrs.put(…)``."""
         return self
 
     def put(self, attributes: Mapping[str, Any]) -> None:
@@ -82,7 +82,8 @@ class _StoredArray:
 
 
 class _Target:
-    """Stands in for zarr-python's group inside xarray's store. Creations and changes of shape wait here, and are done in one batch."""
+    """A stand-in for zarr-python's group inside xarray's own Zarr store, over a group of cuzarr. Creations and changes of shape wait here,
+    and are done in one batch."""
 
     def __init__(self, group: Group, *, is_new: bool) -> None:
         self.group = group
@@ -120,7 +121,7 @@ class _Target:
         return self._opened[-1]
 
     def settle(self) -> None:
-        """Creates all registered arrays, and gives opened arrays their new shapes."""
+        """Creates the arrays that xarray asked for so far, and gives existing arrays the new shapes that xarray asked for."""
         resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
@@ -129,8 +130,8 @@ class _Target:
 
 
 class _Writes:
-    """Collects the elements that xarray writes, to store them in one call. Elements in memory wait, up to the memory limit, for one call.
-    dask's blocks are written one by one."""
+    """The elements that xarray writes, collected so that one call stores them. Elements in memory wait, up to the memory limit, for one
+    call. dask's blocks are written one by one."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
@@ -149,7 +150,7 @@ class _Writes:
             self._write()
 
     def _write(self) -> None:
-        """Creates all registered arrays, and writes the elements that were collected."""
+        """Creates the arrays that xarray asked for, and writes all elements that were collected, in one call."""
         self._target.settle()
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         write_many((target.array, region, source) for target, region, source in waiting)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Rest = ParamSpec("Rest")
 
     class Planned(Protocol[Rest]):
-        """A function that makes a plan if its operand is a stored array or a plan, and computes at once if it is in memory."""
+        """Type of a function that returns a plan for a stored array or a plan, and computes at once for an array in memory."""
 
         @overload
         def __call__(self, x: Lazy, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...

@@ -285,7 +285,7 @@ def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int
 
 
 def _paired(axes: Any, ours: int, theirs: int) -> tuple[list[int], list[int]]:
-    """For each of two arrays, the dimensions over which products are summed, from the argument ``axes``."""
+    """Parses the argument ``axes`` of ``tensordot``: returns, for each of the two arrays, the dimensions over which products are summed."""
     if not isinstance(axes, Iterable):
         count = whole(axes, "axes", 0)
         if count > min(ours, theirs):

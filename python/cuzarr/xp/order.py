@@ -42,7 +42,7 @@ _documented = completing(
 
 
 class UniqueAll(NamedTuple):
-    """The result of :func:`unique_all`.
+    """The distinct elements of an array, their first positions, the inverse and the counts: the result of :func:`unique_all`.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The result of :func:`unique_counts`.
+    """The distinct elements of an array, and the count of each: the result of :func:`unique_counts`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class UniqueCounts(NamedTuple):
 
 
 class UniqueInverse(NamedTuple):
-    """The result of :func:`unique_inverse`.
+    """The distinct elements of an array, and for every element the index of its value: the result of :func:`unique_inverse`.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bo
 
 
 def _at(order: DeviceArray, values: DeviceArray) -> DeviceArray:
-    """Moves values of sorted elements back to the elements' original positions. ``order`` has the indices that sorted them."""
+    """Puts one value for each sorted element at the element's position before sorting. ``order`` has the indices that sorted them."""
     places = DeviceArray.empty(values.shape, values.dtype, values.device)
     places._buffer.scatter(0, order._buffer, values._buffer)
     return places

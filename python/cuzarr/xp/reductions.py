@@ -103,7 +103,7 @@ def _total(
 
 
 def _extreme(name: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any, skip_nan: bool = False) -> Any:
-    """Computes ``min`` or ``max``, or their forms that skip NaN."""
+    """Computes ``min`` or ``max``, or with ``skip_nan`` the forms that skip NaN."""
     x = array(x, name)
     if initial is None:
         if _mask(x, where, name) is not None:

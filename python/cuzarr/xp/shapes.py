@@ -70,11 +70,11 @@ class _Source:
         return found
 
     def all(self) -> _Along:
-        """Selectors that take all elements along each dimension."""
+        """Makes selectors, for ``picked``, that take all elements along each dimension of the source."""
         return [(0, extent, 1) for extent in self.shape]
 
     def same(self) -> _Dims:
-        """The dimensions of a result that has the source's dimensions in their order."""
+        """Describes, for ``picked``, a result that has the dimensions of the source in the same order."""
         return [(axis, 0) for axis in range(self.ndim)]
 
     def picked(self, along: _Along, dims: _Dims) -> Any:

@@ -592,8 +592,8 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> MemoryArray:
 
 
 def _as_float(x: Any, beside: Any, name: str) -> Any:
-    """Converts real numbers to floats. A Python number takes the type of the other operand; integers of 8 bits become bfloat16 beside
-    bfloat16."""
+    """Converts an operand of real numbers to elements of a float type. A Python number takes the type of the other operand; integers of 8
+    bits become bfloat16 beside bfloat16."""
     if isinstance(x, int | float) and not isinstance(x, bool):
         return float(x)
     x = array(x, name)

@@ -240,7 +240,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def _histogram(x: Any, bins: Any, range: tuple[Any, Any] | None, density: bool) -> Callable[[int], Any]:
-    """Prepares a histogram: returns a function that computes the counts (for 0) or the edges of the bins (for 1)."""
+    """Prepares a histogram of ``x``: returns a function that computes the counts if called with 0, or the edges of the bins with 1."""
     expr, device = _source(x, "histogram")
     if isinstance(bins, str):
         raise UnsupportedError(

@@ -48,8 +48,8 @@ _READER = _reader()
 
 
 class Ahead:
-    """A descriptor for the method ``read`` of a pipeline, which may start the read when the method is looked up. Its work may begin when
-    the method is looked up, before it is called."""
+    """A descriptor for the method ``read`` of a codec pipeline, which may start the read when the method is looked up, before it is
+    called."""
 
     def __init__(self, read: Any) -> None:
         self._read = read
@@ -64,8 +64,8 @@ class Ahead:
 
 
 class Started:
-    """A read that runs already; zarr-python calls this object in place of the method ``read``. It is called in place of the method
-    ``read``."""
+    """A read that already runs on another thread; zarr-python calls this object in place of the method ``read``, and so waits for its
+    end."""
 
     def __init__(self, known: dict[str, Any], request: _core.ChunkRequest, read: _core.StartedRead) -> None:
         self._is_for = (known["codec_pipeline"], known["indexer"], known["out_buffer"])
@@ -80,7 +80,8 @@ class Started:
         )
 
     async def __call__(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Waits until the read has ended. The result does not name missing chunks; only callers that refuse missing chunks need that."""
+        """Waits until this read, which runs on another thread, has ended. The result does not name missing chunks; only callers that refuse
+        missing chunks need that."""
         self._is_called = True
         del batch_info, out  # a list of many small objects: freeing it takes time, so it is done while the read runs
         await _threads.until_over(self._read, self._request.cancel)
@@ -97,8 +98,8 @@ class Started:
 
 
 class _Begun(threading.local):
-    """For each thread, the indexer that zarr-python used last, and the read that was started for it. One suffices: nothing is awaited
-    before ``read`` is looked up."""
+    """For each thread, zarr-python's last indexer (the object that lists chunks), and the read that was started early for the indexer. One
+    suffices: nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None
@@ -159,7 +160,7 @@ def listen(pipeline: type) -> None:
 
 
 def leave() -> None:
-    """Turns off the early reads that ``listen`` turned on, if no other caller needs them."""
+    """Turns off the early reads that ``listen`` turned on, unless another caller has turned them on as well."""
     global _users, _is_listening
     with _lock:
         _users -= 1

@@ -32,8 +32,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """Makes a replacement for a zarr-python function that reads or writes a selection: with pipelines of this class, it handles a box as a
-    whole.
+    """Wraps a zarr-python function that reads or writes a selection, so that pipelines of class ``pipeline`` get a box as a whole, not as a
+    list of chunks.
 
     ``None`` if the function does not have the expected parameters.
     """
@@ -58,8 +58,8 @@ def replacement(original: Any, pipeline: type) -> Any:
 
 
 class Box:
-    """Stands in for a codec pipeline inside zarr-python's functions, to read or write one box of an array. It reads or writes the whole
-    box, and ignores the chunks in its arguments."""
+    """A stand-in for a codec pipeline inside zarr-python's functions, which reads or writes one box of an array. It reads or writes the
+    whole box, and ignores the chunks in its arguments."""
 
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
@@ -75,8 +75,8 @@ class Box:
     def of(
         cls, store_path: Any, metadata: Any, pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, prototype: Any
     ) -> Box | None:
-        """Makes the object for the box that an indexer selects. ``None`` if the indexer selects no box, or if the store must be asked for
-        each chunk by name."""
+        """Makes the stand-in for the pipeline, if zarr-python's indexer selects a box that the Rust engine can read or write. ``None`` if
+        the indexer selects no box, or if the store must be asked for each chunk by name."""
         axes = _axes(indexer)
         if axes is None or prototype is None or not chunk_grid.is_regular or is_numbered([(store_path,)]):
             return None
@@ -92,7 +92,7 @@ class Box:
         return cls(store_path, metadata, pipeline, spec, indexer, axes)
 
     async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        """Reads the box into ``out``."""
+        """Reads this box of the array into ``out``, zarr-python's buffer for the result."""
         started = self.start(out)
         if started is not None:
             request, read = started
@@ -106,7 +106,7 @@ class Box:
         return ()
 
     async def write(self, batch_info: Any, value: Any, drop_axes: tuple[int, ...] = ()) -> None:
-        """Writes ``value`` to the box."""
+        """Writes ``value``, zarr-python's buffer of elements, to this box of the array."""
         work = self._plan(writing_box, value)
         await (self._pipeline.write(self._chunks_by_name(), value, drop_axes) if work is None else work.run())
 

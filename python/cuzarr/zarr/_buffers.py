@@ -22,7 +22,7 @@ class _Nothing(DeviceArray):
 
 
 class Buffer(gpu.Buffer, core.Buffer):
-    """Bytes in a GPU's memory, for zarr-python: ``zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})``.
+    """A buffer of flat bytes in a GPU's memory, for zarr-python: ``zarr.config.set({"buffer": "cuzarr.zarr.Buffer"})``.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Buffer(gpu.Buffer, core.Buffer):
 
 
 class NDBuffer(gpu.NDBuffer, core.NDBuffer):
-    """Elements in a GPU's memory, for zarr-python: ``zarr.config.set({"ndbuffer": "cuzarr.zarr.NDBuffer"})``.
+    """A buffer of N-dimensional elements in a GPU's memory, for zarr-python: ``zarr.config.set({"ndbuffer": "cuzarr.zarr.NDBuffer"})``.
 
     Parameters
     ----------

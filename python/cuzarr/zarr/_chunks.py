@@ -67,7 +67,7 @@ _SHARD_CODE = {name: getattr(_ShardIndex, name) for name in ("get_chunk_slice", 
 
 
 def shards_are_patched() -> bool:
-    """Whether a program replaced zarr-python's methods for shards, and so expects that they are called."""
+    """Whether a program replaced the methods of zarr-python's sharding codec, and so expects that zarr-python calls them."""
     return any(getattr(_ShardIndex, name) is not code for name, code in _SHARD_CODE.items())
 
 

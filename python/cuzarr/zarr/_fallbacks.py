@@ -51,7 +51,7 @@ def fall_back(reason: str, *, on_device: bool, told: set[tuple[str, bool]]) -> N
 
 
 def go_by_host(reason: str, *, told: set[tuple[str, bool]]) -> None:
-    """Counts and warns like :func:`fall_back` if elements of an array on a GPU must pass through the host."""
+    """Counts a read or write of an array on a GPU whose elements pass through host memory, and warns like :func:`fall_back`."""
     _refuse_when_strict(f"elements would go by way of the host: {reason}")
     if _is_new(reason, True, told):
         warnings.warn(f"elements go by way of the host for this array: {printable(reason)}", FallbackWarning, stacklevel=3)

@@ -25,7 +25,7 @@ _WHOLE_SHARD_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """Some chunks of a batch that share one ``ArraySpec`` and are decoded together."""
+    """A group of chunks in one call of zarr-python that share an ``ArraySpec`` and are decoded together."""
 
     chunks: Chunks
     items: list[int]
@@ -46,13 +46,14 @@ class Group:
 
 
 def group(batch: list[Any], chunks_of: Callable[[Any], Chunks], *, numbered: bool) -> list[Group]:
-    """Divides the chunks of a batch into groups of limited size."""
+    """Divides the chunks that zarr-python passes in one call into groups of limited size, which are decoded together."""
     keys = [str(at) if numbered else item[0].path for at, item in enumerate(batch)]
     return _groups(list(range(len(batch))), [item[1] for item in batch], keys, chunks_of)
 
 
 def group_specs(specs: list[Any], chunks_of: Callable[[Any], Chunks], values: list[Any]) -> list[Group]:
-    """Divides the chunks whose value is not ``None`` into groups of limited size, and names them by their numbers."""
+    """Divides chunks to decode into groups of limited size, without those whose value in ``values`` is ``None``; chunks are named by
+    number."""
     items = [at for at, value in enumerate(values) if value is not None]
     return _groups(items, specs, [str(at) for at in range(len(specs))], chunks_of)
 
@@ -91,7 +92,8 @@ def read(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> list[int]:
-    """Decodes every chunk of the groups, and copies its selected elements into ``place``. Returns the numbers of missing chunks."""
+    """Decodes each chunk of ``groups``, and copies the chunk's selected elements into the array ``place``. Returns the numbers of missing
+    chunks."""
     if needs_host(place):
         host = np.empty(place.shape, place.dtype)
         missing = read(groups, batch, host, drop_axes, source, options)
@@ -121,7 +123,7 @@ def write(
     source: _core.ChunkStore,
     options: dict[str, Any],
 ) -> None:
-    """Replaces the selected elements in every chunk of the groups by those of ``value``; the chunk's other elements stay."""
+    """Replaces the selected elements in each chunk of ``groups`` by elements of ``value``; the chunk's other elements stay."""
     value = value.cpu() if needs_host(value) else value
     for part in groups:
         elements = empty_like(value, part.stacked_shape, part.chunks)
@@ -145,5 +147,5 @@ def _selected(value: Any, chunk_selection: Any, out_selection: Any, drop_axes: t
 
 
 def collect(values: dict[str, Any]) -> _core.ChunkStore:
-    """Makes a store that puts encoded chunks into the dictionary ``values``."""
+    """Makes a store into which the Rust engine writes encoded chunks, and which puts them into the dictionary ``values``."""
     return _core.ChunkStore.python(_Dictionary(values))

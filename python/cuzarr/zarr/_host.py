@@ -17,8 +17,8 @@ from cuzarr.zarr._memory import is_host
 
 
 class _HostPrototype(BufferPrototype):
-    """A buffer prototype whose buffers are in host memory. It equals every prototype, because zarr-python's codec for shards accepts only
-    the configured one."""
+    """A pair of zarr-python's buffer classes for host memory, by which zarr-python's own code reads and writes. It equals every prototype,
+    because zarr-python's codec for shards accepts only the configured one."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BufferPrototype)
@@ -33,7 +33,7 @@ _HOST = _HostPrototype(*cpu.buffer_prototype)
 
 
 class _HostV2Codec(V2Codec):
-    """A codec of format 2 whose results are always in host memory."""
+    """zarr-python's codec for arrays of format 2, changed so that decoded chunks are always in host memory."""
 
     def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         return _on_cpu(super()._decode_sync(chunk_bytes, chunk_spec))

@@ -27,7 +27,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 class _NumPy(types.ModuleType):
-    """Stands in for the module ``numpy`` inside zarr-python: its ``array`` returns an array on a GPU unchanged, where NumPy's raises an
+    """A stand-in for the module ``numpy`` inside zarr-python: its ``array`` returns an array on a GPU unchanged, where NumPy's raises an
     error."""
 
     def __init__(self) -> None:
@@ -125,7 +125,8 @@ def _owner(repair: _Repair) -> tuple[Any, str] | None:
 
 
 def apply(pipeline: type) -> tuple[str, ...]:
-    """Changes zarr-python where its version allows it, unless another caller already did. Returns their names."""
+    """Replaces functions inside zarr-python by cuzarr's, where zarr-python's version allows it, unless another caller already did. Returns
+    their names."""
     global _users
     with _lock:
         _users += 1
@@ -144,7 +145,7 @@ def apply(pipeline: type) -> tuple[str, ...]:
 
 
 def revert() -> None:
-    """Undoes the changes of ``apply`` if no other caller needs them."""
+    """Restores the functions of zarr-python that ``apply`` replaced, unless another caller still needs the changes."""
     global _users
     with _lock:
         _users -= 1

@@ -49,7 +49,7 @@ _MISSING = {"status": "missing"}
     """,
 )
 class CodecPipeline(ZarrCodecPipeline):
-    """Reads and writes the chunks of zarr-python's arrays through cuzarr.
+    """A codec pipeline for zarr-python that reads and writes the chunks of its arrays through cuzarr.
 
     It is chosen by ``cuzarr.zarr.enable()``, or by the setting
     ``zarr.config.set({"codec_pipeline.path": "cuzarr.zarr.CodecPipeline"})``.
@@ -198,7 +198,7 @@ class CodecPipeline(ZarrCodecPipeline):
         return self._base.supports_partial_encode
 
     def validate(self, **kwargs: Any) -> None:
-        """Check that the codecs fit an array. zarr-python calls this when an array is created.
+        """Check that the codecs of this pipeline fit an array. zarr-python calls this when an array is created.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class CodecPipeline(ZarrCodecPipeline):
                 work.run_sync()
 
     def _plan(self, plan: Any, batch: list[Any], buffer: NDBuffer, drop_axes: tuple[int, ...]) -> Work | None:
-        """Prepares a read or write, or returns ``None`` if zarr-python's own code must do it."""
+        """Prepares to read or write the chunks that zarr-python passes; returns ``None`` if zarr-python's own code must do it."""
         array = buffer.as_ndarray_like()
         try:
             work: Work = plan(self._chunks_of, batch, array, drop_axes)
@@ -520,9 +520,8 @@ class CodecPipeline(ZarrCodecPipeline):
         return encoded
 
     def _chunks_of(self, spec: Any) -> Chunks:
-        """The Rust engine's codecs for an ``ArraySpec``, reused from an earlier call if possible. The chunks of a request share it, so the
-        last ones
-        are tried first."""
+        """The Rust engine's codecs for chunks with a zarr-python ``ArraySpec``, reused from an earlier call if possible. The chunks of a
+        request share it, so the last ones are tried first."""
         for known, found in self._chunks:
             if known is spec or _same_chunks(known, spec):
                 break

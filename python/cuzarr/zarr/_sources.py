@@ -47,7 +47,8 @@ def _own(store: Any) -> _core.Store | None:
 
 
 async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads the chunks of a batch; for coroutines on the running event loop."""
+    """Makes the store object by which the Rust engine accesses the chunks of one zarr-python call; for coroutines on the running event
+    loop."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -57,7 +58,8 @@ async def open_source(batch: list[Any], chunks: Chunks, *, writing: bool, on_dev
 
 
 def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_device: bool) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads the chunks of a batch; for threads other than the event loop's."""
+    """Makes the store object by which the Rust engine accesses the chunks of one zarr-python call; for threads other than the event
+    loop's."""
     first = batch[0][0]
     if not is_numbered(batch):
         if not first.store._is_open:
@@ -67,8 +69,8 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
 
 
 def ready_source(store: Any) -> _core.ChunkStore | None:
-    """Makes the store by which the Rust engine accesses an open zarr-python store. ``None`` if the store is not open, or zarr-python's code
-    must read it."""
+    """Makes the store object by which the Rust engine accesses the chunks in an open store of zarr-python. ``None`` if the store is not
+    open, or zarr-python's code must read it."""
     if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
         return None
     return _known(store, writing=False)
@@ -101,7 +103,7 @@ def _getters(batch: list[Any], chunks: Chunks, loop: asyncio.AbstractEventLoop, 
 
 
 def given_values(values: list[Any]) -> _core.ChunkStore:
-    """Makes the store from which the Rust engine reads encoded chunks in memory, which are named by number. A missing chunk is ``None``."""
+    """Makes a store over encoded chunks in memory, from which the Rust engine reads them by number. A missing chunk is ``None``."""
     return _core.ChunkStore.python(_Dictionary({str(at): value for at, value in enumerate(values) if value is not None}))
 
 
@@ -113,7 +115,8 @@ def _part(value: Any, start: int | None, stop: int | None) -> Any:
 
 
 class _Dictionary:
-    """Gives the Rust engine access to a zarr-python ``MemoryStore``, or to any mapping from keys to zarr-python's buffers."""
+    """An adapter by which the Rust engine reads and writes a zarr-python ``MemoryStore``, or any mapping from keys to zarr-python's
+    buffers."""
 
     def __init__(self, values: MutableMapping[str, Any]) -> None:
         self.values = values
@@ -138,7 +141,7 @@ def _byte_request(start: int | None, stop: int | None) -> Any:
 
 
 class _InMemory:
-    """Gives the Rust engine access to zarr-python's byte getters that have synchronous methods."""
+    """An adapter by which the Rust engine reads and writes values through zarr-python's byte getters that have synchronous methods."""
 
     def __init__(self, getters: list[Any], prototype: Any) -> None:
         self.getters = getters
@@ -155,7 +158,8 @@ class _InMemory:
 
 
 class _Coroutines:
-    """Gives the Rust engine access to zarr-python's byte getters that have coroutines, which an event loop on another thread runs."""
+    """An adapter by which the Rust engine reads and writes values through zarr-python's byte getters that have coroutines, run by an event
+    loop."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.getters = getters

@@ -41,7 +41,8 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
-    """Runs ``call`` on a thread, and awaits its result. When cancelled, it calls ``cancel`` and waits until ``call`` has ended."""
+    """Runs a blocking call of the Rust engine on a thread, and awaits the result. When cancelled, it calls ``cancel`` and waits until
+    ``call`` has ended."""
     future = asyncio.get_running_loop().run_in_executor(_threads(), call)
     try:
         return await asyncio.shield(future)

@@ -33,7 +33,8 @@ class Work:
         by_host: str = "",
     ) -> None:
         self.by_host = by_host
-        """The reason why elements of an array on a GPU pass through the host, or an empty text."""
+        """The reason why the elements of this read or write pass through host memory although the array is on a GPU; empty if they do
+        not."""
         self._operation = operation
         self._batch = batch
         self._chunks = chunks
@@ -42,7 +43,7 @@ class Work:
         self._work = work
 
     async def run(self) -> Any:
-        """Runs the read or write on another thread, and awaits its result."""
+        """Runs this prepared read or write on another thread, and awaits the result."""
         is_write = self._operation == "write"
         source = await open_source(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = await _threads.run(lambda: self._work(source), self._cancel)
@@ -50,7 +51,7 @@ class Work:
         return result
 
     def run_sync(self) -> Any:
-        """Runs the read or write on this thread, which must not be the event loop's."""
+        """Runs this prepared read or write on the calling thread, which must not be the event loop's."""
         is_write = self._operation == "write"
         source = open_source_sync(self._batch, self._chunks, writing=is_write, on_device=self._on_device)
         result = self._work(source)
@@ -93,7 +94,7 @@ def reading(chunks_of: ChunksOf, batch: list[Any], place: Any, drop_axes: tuple[
 
 
 def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.ChunkRequest) -> Work | None:
-    """Prepares to read a box into ``place``. The batch has the place of the box. ``None`` if ``place`` has another shape."""
+    """Prepares to read the box of elements that ``request`` names into the array ``place``. ``None`` if ``place`` has another shape."""
     if tuple(place.shape) != tuple(request.out_shape):
         return None
     options = run_options(batch[0][1], chunks)
@@ -101,7 +102,8 @@ def reading_box(chunks: Chunks, batch: list[Any], place: Any, request: _core.Chu
 
 
 def writing_box(chunks: Chunks, batch: list[Any], elements: Any, request: _core.ChunkRequest) -> Work | None:
-    """Prepares to write a box: elements of its shape, or one element everywhere. ``None`` if the shape or type does not fit."""
+    """Prepares to write the box of elements that ``request`` names: elements of the box's shape, or one element everywhere. ``None`` if the
+    shape or type does not fit."""
     fits = chunks.is_variable or elements.dtype.newbyteorder("=") == chunks.native
     if not fits or tuple(elements.shape) not in ((), tuple(request.out_shape)):
         return None

@@ -22,7 +22,7 @@ pub fn has_codec(name: &str, zarr_format: u8) -> bool {
 pub struct PyChunks {
     pub(super) metadata: ArrayMetadata,
     pub(super) chain: Arc<Chain>,
-    /// The codec chain for each device that was used so far.
+    /// The codec chain prepared for each device on which these chunks were decoded or encoded so far.
     accesses: Mutex<Vec<Arc<Access>>>,
 }
 
@@ -68,7 +68,7 @@ impl PyChunks {
 }
 
 impl PyChunks {
-    /// Returns the codec chain for a device.
+    /// Returns the codec chain of these chunks, prepared for decoding and encoding on a device.
     pub(super) fn access(&self, device: Device) -> cuzarr::Result<Arc<Access>> {
         let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(access) = accesses.iter().find(|access| access.device() == device) {

@@ -1,4 +1,4 @@
-//! Finds the box that a list of chunks covers.
+//! Finds the box of elements that the parts of chunks in a request from zarr-python form together.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Grid {
     pub places: Arc<Places>,
 }
 
-/// Maps grid indices of chunks to indices of items in the request.
+/// A map from the grid index of each chunk to the index of its item in the request from zarr-python.
 pub struct Places {
     /// For each dimension, the grid indices that have chunks, ascending.
     positions: Vec<Vec<u64>>,
@@ -59,7 +59,7 @@ impl Places {
 
 /// One dimension of a box that is put together from parts of chunks.
 struct Axis {
-    /// The distinct parts of chunks along this dimension of the box, in the order of the result.
+    /// The distinct ranges of elements that the box takes from chunks along this dimension, in the order of the result.
     parts: Vec<Part>,
     start: u64,
     step: u64,
@@ -144,9 +144,9 @@ impl Grid {
         Some(Grid { shape, out_shape: selection.shape(), selection, out_start, places })
     }
 
-    /// Makes the box of an array of shape `shape`; `None` if it leaves the array or is empty. If the box ends within a
-    /// chunk, the grid includes the whole chunk, so that elements beyond the array's edge are kept. With `keep_beyond`,
-    /// the grid has only whole chunks.
+    /// Makes the grid for a box inside an array of shape `shape`; `None` if the box is empty or leaves the array. If
+    /// the box ends within a chunk, the grid includes the whole chunk, so that elements beyond the array's edge are
+    /// kept. With `keep_beyond`, the grid has only whole chunks.
     pub fn of_box(
         array_shape: &[u64],
         chunk_shape: &[u64],
@@ -171,7 +171,7 @@ impl Grid {
         Some(Grid { shape, out_start: vec![0; out_shape.len()], out_shape, selection, places })
     }
 
-    /// Makes a box from `count` whole chunks, stacked along the first dimension.
+    /// Makes the grid for a box that consists of `count` whole chunks, stacked along the first dimension.
     pub fn stacked(count: usize, chunk_shape: &[u64]) -> Option<Grid> {
         let whole = |number: usize| {
             let part = |(dim, &extent): (usize, &u64)| Part {

@@ -109,7 +109,7 @@ impl PyChunkRequest {
         Ok(PyChunkRequest::new(grid, keys))
     }
 
-    /// Where the box begins in the result, along each dimension.
+    /// Index at which the requested box begins in the result array, along each dimension.
     #[getter]
     fn out_start<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.grid.out_start)
@@ -276,7 +276,7 @@ impl PyChunkRequest {
 /// same time. On 16 cores, zarr-python's reads of 512 chunks took 3 to 6 % less time this way (medians).
 const MANY_THREADS: usize = 8;
 
-/// Tells waiting threads when a read on another thread has ended, and how.
+/// The state of a read on another thread, by which waiting threads learn that it has ended, and with which result.
 #[derive(Default)]
 struct Ending {
     state: Mutex<EndingState>,
@@ -311,7 +311,7 @@ impl Ending {
         }
     }
 
-    /// Waits until the read has ended, and takes its outcome. Only the first call returns the outcome.
+    /// Waits until the read on another thread has ended, and takes its result. Only the first call returns the outcome.
     fn wait(&self) -> Option<std::thread::Result<cuzarr::Result<()>>> {
         let state = self.over.wait_while(self.lock(), |state| !state.is_over);
         state.unwrap_or_else(PoisonError::into_inner).outcome.take()

@@ -82,7 +82,7 @@ class Asynchronous:
         await asyncio.gather(*(self._answer(index, request, reply) for index, request in enumerate(requests)))
 
     def start(self, requests: Sequence[Request], reply: Any) -> None:
-        """Requests values from the store without waiting. ``reply`` is called with each value when it arrives."""
+        """Requests values from the store, without waiting. ``reply`` is called with each value when it arrives."""
         answers = self._begin(self._answer_all(requests, reply))
         self._under_way.add(answers)
         answers.add_done_callback(self._under_way.discard)

@@ -79,7 +79,8 @@ def unwrapped(store: Any) -> Any:
 
 
 def cut(value: Any, start: int | None, stop: int | None) -> bytes:
-    """The bytes of a value from ``start`` to ``stop``. A negative ``start`` counts from the end; a shorter value is returned whole."""
+    """The bytes of a stored value from ``start`` to ``stop``. A negative ``start`` counts from the end; a shorter value is returned
+    whole."""
     raw = to_bytes(value)
     return raw if start is None and stop is None else raw[start:stop]
 

@@ -43,7 +43,7 @@ class _Folder:
         return sorted(key for key in map(self.key, paths) if key.startswith(lead))
 
     def listing(self, entries: Iterable[dict[str, Any]], prefix: str) -> tuple[list[str], list[str]]:
-        """Keys and folder prefixes directly below a prefix, from the file system's entries."""
+        """Keys and folder prefixes directly below a prefix, from the list of files and folders that the file system returned."""
         lead = f"{prefix}/" if prefix else ""
         found: dict[str, bool] = {}
         for entry in entries:
