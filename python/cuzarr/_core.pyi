@@ -591,7 +591,11 @@ def write_many(
     writes: Sequence[tuple[Array, _Lists | Selection, NdBuffer | tuple[list[Any], bool]]],
 ) -> None: ...
 def resize_many(
-    arrays: Sequence[Array], shapes: Sequence[Sequence[int]], deletes_outside: bool, indent: int | None
+    arrays: Sequence[Array],
+    shapes: Sequence[Sequence[int]],
+    deletes_outside: bool,
+    expects_known_shapes: bool,
+    indent: int | None,
 ) -> tuple[list[ArrayMetadata], Exception | None]: ...
 def refuse_overlap(source: tuple[Store, str], target: tuple[Store, str]) -> None: ...
 def region_shape(

@@ -156,12 +156,13 @@ pub fn resize_many<'py>(
     arrays: Vec<Bound<'py, PyArray>>,
     shapes: Vec<Vec<u64>>,
     deletes_outside: bool,
+    expects_known_shapes: bool,
     indent: Option<usize>,
 ) -> PyResult<Resized<'py>> {
     let mut handles = Handles::new();
     arrays.iter().for_each(|array| handles.add(array));
     let mut resized = handles.arrays.clone();
-    let options = ResizeOptions { deletes_outside, indent };
+    let options = ResizeOptions { deletes_outside, indent, expects_known_shapes };
     let outcome = handles.run(py, || {
         let mut resizes: Vec<_> =
             resized.iter_mut().zip(shapes).map(|(array, shape)| ArrayResize::new(array, shape)).collect();

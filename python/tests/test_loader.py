@@ -386,6 +386,12 @@ def test_no_sample_is_asked_for_once_the_reader_left(is_function: bool) -> None:
     assert not leaving.is_alive() and asked[0] == 9
 
 
+@pytest.mark.parametrize("state", [None, 5, [1]])
+def test_a_state_that_is_no_dictionary_is_refused(state: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="expected a dictionary"):
+        BatchDataset(cuzarr.ones((4,), store={}), 2).load_state_dict(state)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_come_out_where_batches_are_awaited(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -511,6 +517,20 @@ def test_positions_outside_of_the_arrays_have_no_weight() -> None:
     windows = WindowDataset(field(), {"time": (2, 4)}, 8, weights=np.ones(37), samples=500, positions=True)
     places = np.concatenate([places[:, 0] for _, places in windows])
     assert set(places.tolist()) == set(range(34)), "-2 and -1 are positions of windows, but not of weights"
+
+
+def test_batches_of_one_sample_are_not_repeated_on_other_ranks() -> None:
+    array = cuzarr.create_array({}, data=np.arange(7))
+    with pytest.raises(InvalidArgumentError, match="7 samples in batches of one.*3 ranks(?s:.)*drop_last"):
+        BatchDataset(array, 1, rank=0, world_size=3).__len__()
+    for options, expected in (({"drop_last": True}, 6), ({}, 7)):
+        seen = [
+            row
+            for rank in range(3)
+            for batch in BatchDataset(array, 1 if options else 2, rank=rank, world_size=3, **options)
+            for row in batch.tolist()
+        ]
+        assert len(set(seen)) == len(seen) == expected
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 5])

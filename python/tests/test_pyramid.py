@@ -264,6 +264,9 @@ def test_factors_of_dimensions_are_chosen(device: str) -> None:
     assert cuzarr.pyramid(named({}), {}, levels=2, factors=(1, 4, 1, 1), dry_run=True)["levels"][1]["shape"] == [2, 3, 50, 36]
     with pytest.raises(InvalidArgumentError, match="product of 2"):
         cuzarr.pyramid(named({}), {}, factors=(1, 1, 1, 1))
+    for size in (float("nan"), float("inf")):
+        with pytest.raises(InvalidArgumentError, match="expected finite numbers"):
+            cuzarr.pyramid(named({}), {}, scale={"x": size})
     with pytest.raises(InvalidArgumentError, match="4, one for each dimension"):
         cuzarr.pyramid(named({}), {}, factors=(2, 2))
 

@@ -25,6 +25,7 @@ from cuzarr.errors import (
     NegativeStepError,
     OutOfRangeError,
     SelectionInvalidError,
+    UnsupportedError,
     UnsupportedFeatureError,
 )
 from cuzarr.sparse import _dataset, _elements, _places
@@ -330,6 +331,13 @@ def test_damaged_matrices_are_errors_by_name(what, device):
         assert message in str(caught.value) and str(caught.value).startswith("array '/")
     with pytest.raises(ValueError, match="array '/"):
         sparse.sparse_dataset(group, device=device)[2, 2]
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "int4"])
+def test_matrices_of_small_numbers_are_not_called_damaged(name):
+    group = write({}, "csr", (4, 5), whole() | {"data": np.ones(6, getattr(pytest.importorskip("ml_dtypes"), name))})
+    with pytest.raises(UnsupportedError, match=f"array '/data': elements are of {name}"):
+        sparse.read(group)
 
 
 def test_rows_beside_a_wrong_index_are_read():
@@ -699,6 +707,7 @@ def test_damaged_columns_are_errors_by_name(device):
 
     refuses("a code is 3, expected one from -1 to 2", codes([0, 1, 2, 3, 0, 0, 0]))
     refuses("a category occurs twice", of("kind/categories", np.array([1, 2, 1])))
+    refuses("a category is NaN", of("kind/categories", np.array([1, np.nan, 2])))
     refuses("a code is -2, expected one from -1 to 2", codes([0, 1, 2, -2, 0, 0, 0]))
     refuses("elements are of float32, which is none of a categorical column", codes([0] * 7, "f4"))
     refuses("arrays have different lengths: .*/kind/codes 6", codes([0] * 6))

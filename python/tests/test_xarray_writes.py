@@ -7,6 +7,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -315,6 +316,27 @@ def test_consolidated_metadata_costs_an_append_few_rounds(zarr_format: Literal[2
     assert rounds <= 26, rounds
     group = cuzarr.open_group(store, mode="r", use_consolidated=True)
     assert {array.shape for _, array in group.arrays()} == {(8,)}
+
+
+def test_appends_of_threads_are_kept_or_refused(tmp_path: Path) -> None:
+    def rows(number: int) -> xarray.Dataset:
+        return xarray.Dataset({"a": ("t", [number, number])}, {"t": [100 * number, 100 * number + 1]})
+
+    rows(0).cuzarr.to_zarr(tmp_path / "a")
+
+    def append(number: int) -> int | None:
+        try:
+            rows(number).cuzarr.to_zarr(tmp_path / "a", append_dim="t")
+        except cuzarr.errors.ShapeMismatchError as error:
+            assert "another writer changed the shape" in str(error)
+            return None
+        return number
+
+    with ThreadPoolExecutor(4) as pool:
+        kept = [number for number in pool.map(append, range(1, 13)) if number is not None]
+    stored = xarray.open_dataset(tmp_path / "a", engine="cuzarr").load()
+    assert kept and sorted(stored["t"].values.tolist()) == [100 * number + odd for number in (0, *kept) for odd in (0, 1)]
+    assert (stored["a"].values == stored["t"].values // 100).all()
 
 
 def test_blocks_of_dask_are_written_one_by_one(tmp_path: Path, calls: list[int]) -> None:

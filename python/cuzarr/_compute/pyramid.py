@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -177,6 +178,8 @@ def pyramid(
     with refusing("scale", "pass one number for each dimension"):
         sizes = _by_axis(scale, "scale", own, 1.0)
         settings["scale"] = None if sizes is None else list(map(float, sizes))
+        if sizes is not None and not all(map(math.isfinite, settings["scale"])):
+            raise InvalidArgumentError(f"scale is {scale!r}, expected finite numbers")
     named_units = _by_axis(units, "units", own, None)
     settings["units"] = None if named_units is None else [str(unit or "") for unit in named_units]
     steps = _by_axis(factors, "factors", own, 1)

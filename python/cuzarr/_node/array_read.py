@@ -211,17 +211,20 @@ def new_result(array: OpenArray, buffer: _core.NdBuffer, native: np.dtype[Any], 
 
 
 def _integers(what: str, given: Any) -> np.ndarray[Any, Any]:
-    """Converts the argument ``starts`` or ``extents`` of a read of many boxes to an array of 64-bit integers. Integers that are too large
-    become negative, which is outside of any array.
+    """Converts the argument ``starts`` or ``extents`` of a read of many boxes to an array of 64-bit integers.
 
     Raises
     ------
     SelectionInvalidError
         The values are not integers.
+    BoundsCheckError
+        An integer needs more than 63 bits.
     """
     integers = np.asarray(given)
     if integers.dtype.kind not in "iu" and integers.size:
         raise SelectionInvalidError(f"{what} must be integers, got {integers.dtype}")
+    if integers.dtype.kind == "u" and integers.size and (largest := int(integers.max())) > np.iinfo(np.int64).max:
+        raise BoundsCheckError(f"{what} contain {largest}, which is outside of any array")
     return integers.astype(np.int64)
 
 
@@ -235,7 +238,9 @@ def _starts(array: OpenArray, starts: Any) -> np.ndarray[Any, Any]:
     """
     begins = _integers("starts", starts)
     begins = np.ascontiguousarray(begins[:, None] if begins.ndim == array.ndim == 1 else begins)
-    if array.ndim == 0 or begins.ndim != 2 or begins.shape[1] != array.ndim:
+    if array.ndim == 0:
+        raise SelectionInvalidError("an array without dimensions has no boxes", hint="read it with array[()]")
+    if begins.ndim != 2 or begins.shape[1] != array.ndim:
         message = f"got starts of shape {np.shape(starts)} for {array.ndim} dimensions"
         raise SelectionInvalidError(message, hint="give a row for each box, with a number for each dimension")
     return begins

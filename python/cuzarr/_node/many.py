@@ -49,8 +49,8 @@ def read_many(
     Returns
     -------
     list of arrays
-        One result for each read, on its array's device, as ``array[selection]`` returns it. Results of one shape from one array share
-        memory.
+        One result for each read, on its array's device, as ``array[selection]`` returns it; of a single element an array without
+        dimensions. Results of one shape from one array share memory.
 
     Raises
     ------

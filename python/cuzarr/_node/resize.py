@@ -31,15 +31,21 @@ def resize(array: ResizableArray, new_shape: Any, *, delete_outside_chunks: bool
     resize_many([(array, new_shape)], delete_outside_chunks=delete_outside_chunks)
 
 
-def resize_many(resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside_chunks: bool = True) -> None:
-    """Changes the shapes of several arrays. Arrays of one store together need as few rounds of requests as one array."""
+def resize_many(
+    resizes: Iterable[tuple[ResizableArray, Any]], *, delete_outside_chunks: bool = True, expects_known_shapes: bool = False
+) -> None:
+    """Changes the shapes of several arrays. Arrays of one store together need as few rounds of requests as one array.
+
+    With ``expects_known_shapes``, the call is refused if another writer has changed a shape since its array was opened here.
+    """
     wanted = [(array, parse_shape(new_shape)) for array, new_shape in resizes]
     for array, shape in wanted:
         if len(shape) != array.ndim:
             raise InvalidArgumentError(f"the new shape has {len(shape)} dimensions, the array {array.ndim}")
         array.store.check_writable()
     handles, shapes = [array._handle() for array, _ in wanted], [shape for _, shape in wanted]
-    found, failure = _core.resize_many(handles, shapes, delete_outside_chunks, global_config.get("json_indent"))
+    indent = global_config.get("json_indent")
+    found, failure = _core.resize_many(handles, shapes, delete_outside_chunks, expects_known_shapes, indent)
     for (array, _), documents in zip(wanted, found, strict=True):
         _remember(array, value_of(array._store_path, (documents, None, [])))  # type: ignore[arg-type]  # an array stays one
     if failure is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cuzarr._checks import whole
-from cuzarr.errors import InvalidArgumentError
+from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 from cuzarr.loader._shares import Share
 
 
@@ -45,6 +45,8 @@ class Progress:
         ------
         ArgumentTypeError, InvalidArgumentError
         """
+        if not isinstance(state, Mapping):
+            raise ArgumentTypeError(f"the state is {state!r}, expected a dictionary", hint="pass what state_dict() gave")
         if missing := {"epoch", "workers", "batches", *identity} - set(state):
             raise InvalidArgumentError(f"the state has no {sorted(missing)}", hint="pass what state_dict() gave")
         for name, value in identity.items():

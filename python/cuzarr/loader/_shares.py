@@ -91,12 +91,15 @@ def batch_count(samples: int, size: int, world_size: int, *, drop_last: bool) ->
     Raises
     ------
     InvalidArgumentError
-        There are fewer samples than ranks.
+        There are fewer samples than ranks, or batches of one sample cannot be divided evenly among the ranks.
     """
     if drop_last:
         return samples // world_size // size
     if 0 < samples < world_size:
         raise InvalidArgumentError(f"got {samples} samples for {world_size} ranks, expected at least one for each")
+    if size == 1 and samples % world_size:
+        message = f"{samples} samples in batches of one do not make equally many batches for {world_size} ranks"
+        raise InvalidArgumentError(message, hint="pass drop_last=True, which leaves out the last samples, or larger batches")
     largest = -(-samples // world_size)
     return -(-largest // size)
 

@@ -233,6 +233,8 @@ def read_column(
     >>> cuzarr.sparse.read_column(obs, "size", [2, 0]).values
     array([5., 3.])
     """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"name is {name!r}, expected a column's name")
     return _read(group_of(frame), [name], rows, device)[name]
 
 
@@ -489,6 +491,8 @@ def _labels(stored: _Stored, values: Any, mask: Any = None) -> np.ndarray[Any, A
     if mask is not None and np.asarray(mask).any():
         raise broken(stored.node, "a category is missing")
     labels = np.asarray(values)
+    if labels.dtype.kind in "fc" and np.isnan(labels).any():
+        raise broken(stored.node, "a category is NaN, which stands for a missing value")
     if len(set(labels.tolist())) < len(labels):
         raise broken(stored.node, "a category occurs twice")
     return labels

@@ -19,10 +19,10 @@ from cuzarr._memory.box import ensure_tuple, is_integer
 from cuzarr._node.array import Array
 from cuzarr._node.array_read import converted
 from cuzarr._node.group import Group
-from cuzarr._numpy import is_number
-from cuzarr.errors import ArgumentTypeError, SelectionInvalidError
+from cuzarr._numpy import is_number, is_small
+from cuzarr.errors import ArgumentTypeError, SelectionInvalidError, UnsupportedError
 from cuzarr.sparse._elements import Elements, choose_columns
-from cuzarr.sparse._encoding import broken, encoding_of, group_of
+from cuzarr.sparse._encoding import broken, encoding_of, group_of, trail
 from cuzarr.sparse._matrix import Format, Matrix, check_cupy, index_type, matrix_of, scipy_for
 from cuzarr.sparse._places import Ints, Places, Ranges, places_of, ranges_of
 
@@ -491,6 +491,8 @@ def _check_arrays(data: Array, indices: Array, indptr: Array) -> None:
     for array in (indices, indptr):
         if array.dtype.kind not in "iu":
             raise broken(array, f"elements are of {array.dtype}, expected integers")
+    if is_small(data.dtype) and not is_number(data.dtype):
+        raise UnsupportedError(f"elements are of {data.dtype}, which sparse matrices do not have here", trail=trail(data))
     if not is_number(data.dtype):
         raise broken(data, f"elements are of {data.dtype}, expected numbers")
     if data.shape != indices.shape:

@@ -122,7 +122,8 @@ class _Target:
 
     def settle(self) -> None:
         """Creates the arrays that xarray asked for so far, and gives existing arrays the new shapes that xarray asked for."""
-        resize_many((stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape)
+        grown = [(stored.array, stored.shape) for stored in self._opened if stored.shape != stored.array.shape]
+        resize_many(grown, expects_known_shapes=True)  # xarray chose the region to write by the shapes that it knows
         created = dict(self.group.create_hierarchy({new.name: new.metadata for new in self._new}))
         for new in self._new:
             new.array = created[new.name].with_config(new.settings)  # type: ignore[union-attr]  # of an array's metadata

@@ -51,11 +51,14 @@ pub struct ResizeOptions {
     pub deletes_outside: bool,
     /// Spaces per level in metadata documents; `None` for documents of one line.
     pub indent: Option<usize>,
+    /// Whether an array must still have the shape that its handle knows. If another writer gave it another shape, the
+    /// call is refused.
+    pub expects_known_shapes: bool,
 }
 
 impl Default for ResizeOptions {
     fn default() -> Self {
-        ResizeOptions { deletes_outside: true, indent: Some(2) }
+        ResizeOptions { deletes_outside: true, indent: Some(2), expects_known_shapes: false }
     }
 }
 
@@ -122,7 +125,7 @@ fn resize_of_store(store: &Arc<dyn Store>, arrays: &mut [&mut ArrayResize<'_>], 
     let locks = NodeLocks::take(Arc::clone(store), arrays.iter().map(place).collect(), true, &cancellation)?;
     let mut left: Vec<usize> = (0..arrays.len()).collect();
     for attempt in 0..MOST_ATTEMPTS {
-        let changes = read_changes(&locks, arrays, &left)?;
+        let changes = read_changes(&locks, arrays, &left, options)?;
         cancellation.check()?;
         if options.deletes_outside {
             delete_before(&**store, &changes, &cancellation)?;
@@ -170,11 +173,21 @@ impl Change {
 
 /// Reads the metadata documents of the arrays `arrays[n]` for each `n` in `numbers`, and computes how each array
 /// changes. The arrays get the stored metadata.
-fn read_changes(locks: &NodeLocks, arrays: &mut [&mut ArrayResize<'_>], numbers: &[usize]) -> Result<Vec<Change>> {
+fn read_changes(
+    locks: &NodeLocks,
+    arrays: &mut [&mut ArrayResize<'_>],
+    numbers: &[usize],
+    options: ResizeOptions,
+) -> Result<Vec<Change>> {
     let stored = locks.read(numbers)?.into_iter();
     let change = |(&number, stored): (&usize, StoredNode)| {
         let ArrayResize { array, shape } = &mut *arrays[number];
         let old = stored.array().at(|| array.place())?;
+        if options.expects_known_shapes && old.shape() != array.shape() {
+            let (known, now) = (array.shape(), old.shape());
+            let message = format!("{}: another writer changed the shape from {known:?} to {now:?}", array.place());
+            return Err(Error::new(ErrorKind::ShapeMismatch, message).with_hint("open it again, and repeat the change"));
+        }
         array.set_metadata(old.clone());
         let mut new = old.clone();
         new.set_shape(shape.clone()).at(|| array.place())?;
@@ -349,6 +362,28 @@ mod tests {
         assert_eq!(shapes(&memory), [[2, 4, 9], [2, 4, 9]], "copies follow the documents");
         assert!(!memory.exists("deep/u/c/1").unwrap() && memory.exists("deep/v/c/1").unwrap());
         assert_eq!(arrays[1].read::<u8>(&Selection::all(&[4])).unwrap()[..], [2; 4]);
+    }
+
+    #[test]
+    fn a_shape_that_another_writer_has_changed_can_be_refused() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        prepare(&store, ZarrFormat::V3);
+        let mut arrays = NAMES.map(|name| open(&store, name));
+        open(&store, "deep/v").resize(vec![5]).unwrap();
+        let options = ResizeOptions { expects_known_shapes: true, ..ResizeOptions::default() };
+        let grow = |arrays: &mut [Array]| {
+            let resizes = arrays.iter_mut().map(|array| ArrayResize::new(array, [6]));
+            resize_with(&mut resizes.collect::<Vec<_>>(), options)
+        };
+        let error = grow(&mut arrays).unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::ShapeMismatch && format!("{error:?}").contains("from [4] to [5]"),
+            "{error:?}"
+        );
+        assert_eq!(shapes(&store), [[4, 5, 4], [4, 5, 4]]);
+        arrays[1] = open(&store, "deep/v");
+        grow(&mut arrays).unwrap();
+        assert_eq!(shapes(&store), [[6; 3], [6; 3]]);
     }
 
     #[test]
