@@ -157,6 +157,8 @@ class DatasetAccessor:
             From xarray: the data set does not fit the stored one, or there is no such encoding.
         FileExistsError, ContainsGroupError
             A group exists there, and the mode is ``"w-"``.
+        ShapeMismatchError
+            Another writer has appended to the data set since this call read its shapes. Call it again.
         CuzarrError
             The first failure of any write, with the array's name.
 
