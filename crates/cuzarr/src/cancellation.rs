@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Time between two checks of a token by a waiting thread.
+/// How long a waiting thread sleeps between two checks of its cancellation token.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A token to pass in the options of calls, so that any thread can stop these calls later. Clones share one state. A
@@ -56,7 +56,7 @@ impl CancellationToken {
         CancellationToken(Arc::new(State { listen: Some(Box::new(listen)), ..State::default() }))
     }
 
-    /// Cancels the token. Calls with this token fail before their next object.
+    /// Cancels this token, so that calls that were given it stop. Calls with this token fail before their next object.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
     }
@@ -66,7 +66,7 @@ impl CancellationToken {
         self.0.cancelled.load(Ordering::Acquire) || self.0.parents.iter().any(CancellationToken::is_cancelled)
     }
 
-    /// Checks that the token is not cancelled.
+    /// Returns an error if this token was cancelled, or one of its parents.
     ///
     /// # Errors
     /// `Cancelled`

@@ -78,7 +78,7 @@ enum ConfigKind {
     Flag,
     /// The key accepts a number that is at least this one.
     Number(u64),
-    /// A number that is at least this one, or no number, so that the library chooses.
+    /// The key accepts a number that is at least this one, or no number; without one, the library chooses.
     OptionalNumber(u64),
     Bytes,
     OptionalBytes,
@@ -86,7 +86,7 @@ enum ConfigKind {
     Device,
 }
 
-/// The description of one configuration key, in the table of all settings.
+/// One configuration key: its name, the kind of its values, its default, and what it does.
 struct ConfigKey {
     name: &'static str,
     kind: ConfigKind,
@@ -392,7 +392,7 @@ fn index_of(name: &str) -> Result<usize> {
     })
 }
 
-/// Parses the value of a setting. The error says what was expected.
+/// Parses the text of a setting's value, which must be of the kind `kind`. The error says what was expected.
 fn parse(kind: ConfigKind, text: &str) -> std::result::Result<ConfigValue, String> {
     let text = text.trim();
     let is_none = matches!(text.to_ascii_lowercase().as_str(), "none" | "null" | "auto" | "automatic" | "");

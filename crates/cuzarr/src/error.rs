@@ -6,7 +6,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Declares the enum [`ErrorKind`] with a list of its kinds, from which other languages copy theirs.
+/// Declares the enum [`ErrorKind`] and the list of all kinds of errors, from which bindings to other languages copy the
+/// kinds.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The kind of an error, by which callers can tell what happened.
@@ -129,8 +130,8 @@ struct Inner {
     others: Vec<Error>,
 }
 
-/// Maximum number of characters in an error message, and in each text that says where the error happened. Such texts
-/// contain names, shapes and keys, which come from stored bytes.
+/// Maximum number of characters in an error message, and in each text that says where the error happened; longer texts
+/// are cut. Such texts contain names, shapes and keys, which come from stored bytes.
 const LONGEST_MESSAGE: usize = 2000;
 
 /// Cuts a text of an error to `LONGEST_MESSAGE` characters if it is longer.
@@ -142,7 +143,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// A result with the library's error.
+/// A `Result` whose error is this library's `Error`, unless another type `E` is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -312,8 +313,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split('\n').map(printable).collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether a terminal shows a character as itself. `str::escape_debug` knows which characters are printable in Unicode.
-/// After an `a`, it does not escape combining characters.
+/// Whether a terminal shows this character as itself, and does not obey it as a control character. `str::escape_debug`
+/// knows which characters are printable in Unicode. After an `a`, it does not escape combining characters.
 pub fn is_printable(character: char) -> bool {
     match character.is_ascii() {
         true => !character.is_ascii_control(),

@@ -48,7 +48,7 @@ pub mod meta {
     }
 }
 
-/// The separate steps of creating, deleting and copying nodes; and parts of arrays and groups.
+/// Functions for single steps of creating, deleting and copying nodes, and access to the inside of arrays and groups.
 pub mod node {
     use std::sync::Arc;
 
@@ -168,8 +168,8 @@ pub mod run {
         &mut options.tuning
     }
 
-    /// Size that one batch of a read into memory of `device` should have, in packed bytes (of chunks before the last
-    /// copy).
+    /// Target size of one batch of a read into memory of `device`, in bytes of decoded chunks before elements are
+    /// copied to the result ("packed bytes").
     pub fn batch_bytes(options: &Options, device: Device) -> u64 {
         options.batch_bytes(device)
     }

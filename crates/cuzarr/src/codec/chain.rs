@@ -136,7 +136,8 @@ impl Chain {
         self.arrays.len()
     }
 
-    /// Decodes only the bytes→bytes codecs of a chunk with variable-length elements.
+    /// Undoes only the bytes→bytes codecs of a stored chunk with variable-length elements, not the codec that turned
+    /// elements into bytes.
     fn decode_bytes(&self, stored: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         let mut current: Option<Vec<u8>> = None;
         for step in self.bytes.iter().rev() {

@@ -17,7 +17,7 @@ pub(crate) fn location(configuration: &Configuration<'_>, default: Location) -> 
     Ok(configuration.choice("location", &choices)?.unwrap_or(default))
 }
 
-/// Puts a checksum before or after the data.
+/// Returns `data` with `checksum` before or after it.
 pub(crate) fn seal(data: &[u8], checksum: u32, location: Location) -> Vec<u8> {
     let checksum = checksum.to_le_bytes();
     match location {

@@ -31,7 +31,7 @@ impl<'a> Configuration<'a> {
         Error::new(ErrorKind::MetadataInvalid, format!("codec '{}': {message}", self.codec))
     }
 
-    /// The value of a member; `None` if it is missing or null.
+    /// The value of the member `key` of this codec's configuration; `None` if it is missing or null.
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.members.get(key).filter(|value| !value.is_null())
     }
@@ -40,8 +40,8 @@ impl<'a> Configuration<'a> {
         Err(self.invalid(format!("'{key}' is {}, expected {expected}", abbreviate(value))))
     }
 
-    /// The value of a member as an integer in `range`; `default` if it is missing. Floats are accepted if they are
-    /// whole, because some writers make them.
+    /// The value of the member `key` of this codec's configuration as an integer in `range`; `default` if it is
+    /// missing. Floats are accepted if they are whole, because some writers make them.
     pub(crate) fn integer(&self, key: &str, range: std::ops::RangeInclusive<i64>, default: i64) -> Result<i64> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let whole =
@@ -71,7 +71,8 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// The value of a member that names one of `choices`; `None` if it is missing.
+    /// The value of the member `key` of this codec's configuration, which names one of `choices`; `None` if it is
+    /// missing.
     pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match choices.iter().find(|(name, _)| *name == text) {
@@ -83,7 +84,8 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// The value of a member that must be a number. A missing member is an error.
+    /// The value of the member `key` of this codec's configuration, which must be a number. A missing member is an
+    /// error.
     pub(crate) fn number(&self, key: &str) -> Result<&'a serde_json::Number> {
         match self.get(key) {
             Some(Value::Number(number)) => Ok(number),
@@ -92,7 +94,8 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// The value of a member that must be a list of extents. A missing member is an error.
+    /// The value of the member `key` of this codec's configuration, which must be a list of extents. A missing member
+    /// is an error.
     pub(crate) fn extents(&self, key: &str) -> Result<Vec<u64>> {
         let Some(value) = self.get(key) else { return Err(self.invalid(format!("'{key}' is missing"))) };
         let extents = value.as_array().map(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
@@ -102,7 +105,8 @@ impl<'a> Configuration<'a> {
         }
     }
 
-    /// The value of a member that must be a NumPy data type: `<f4`, `float32`, `|u1`.
+    /// The value of the member `key` of this codec's configuration, which must be a NumPy data type: `<f4`, `float32`,
+    /// `|u1`.
     pub(crate) fn numpy_dtype(&self, key: &str) -> Result<Option<NumpyDType>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match NumpyDType::parse(text) {

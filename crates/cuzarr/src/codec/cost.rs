@@ -26,6 +26,6 @@ pub struct EncodingSpeeds {
     pub host_thread_gb_s: f64,
     /// Speed of the device, in GB/s of unencoded chunks. The work before and after the kernels is included.
     pub device_gb_s: f64,
-    /// Seconds that the smallest batch takes on the device.
+    /// Seconds that it takes the device to encode even the smallest batch of chunks.
     pub device_s: f64,
 }

@@ -91,7 +91,8 @@ pub enum FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// Whether one batch can hold frames of both: of the same decoder, or of decoders that take a launch for each array.
+    /// Whether frames of this decoder and of `other` can share a batch: both are one decoder, or decoders of one codec
+    /// for single arrays.
     pub(crate) fn is_like(&self, other: &FrameDecoder) -> bool {
         let is_same = match (self, other) {
             // A decoder without fields has no configuration, and need not have an address of its own.
@@ -280,7 +281,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
     /// Size of the chunks that this encoder is made for, in bytes.
     fn chunk_bytes(&self) -> usize;
 
-    /// Whether a launch may also have chunks that are smaller than `chunk_bytes`.
+    /// Whether one launch of this encoder may also get chunks that are smaller than `chunk_bytes`.
     fn takes_smaller(&self) -> bool {
         false
     }

@@ -28,9 +28,10 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     /// Decodes to exactly `decoded.len()` bytes; a frame of another decoded size is an error.
     fn decode_into(&self, encoded: &[u8], decoded: &mut [u8]) -> Result<()>;
 
-    /// Decodes at least the bytes `wanted` of `decoded`. Other parts may be skipped if a frame's parts can be decoded
-    /// alone. The content of the other bytes is then unspecified. Returns the number of bytes that were decoded. Frames
-    /// with a checksum of all bytes are decoded whole.
+    /// Decodes a frame into `decoded`, of which only the bytes in the range `wanted` must be right afterwards. Other
+    /// parts may be skipped if a frame's parts can be decoded alone. The content of the other bytes is then
+    /// unspecified. Returns the number of bytes that were decoded. Frames with a checksum of all bytes are decoded
+    /// whole.
     fn decode_part_into(&self, encoded: &[u8], decoded: &mut [u8], wanted: Range<usize>) -> Result<usize> {
         let _ = wanted;
         self.decode_into(encoded, decoded)?;
@@ -86,23 +87,24 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
     }
 }
 
-/// How much of an array→array codec is done by the tail: the copy between packed chunks and arrays.
+/// How much of an array→array codec is done by the tail, the last copy of elements from a decoded chunk to the array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TailPart {
-    /// The tail does nothing: the codec runs on the host, for this reason.
+    /// The copy of elements to the array (the tail) does no part of the codec; the host runs it, for this reason.
     Host(&'static str),
-    /// The tail does the whole codec, which only reorders dimensions: encoded dimension `i` is decoded dimension
-    /// `axes[i]`.
+    /// The copy of elements to the array (the tail) does the whole codec, which only reorders dimensions: encoded
+    /// dimension `i` is decoded dimension `axes[i]`.
     Axes(Vec<usize>),
-    /// The tail does the whole codec, which changes elements one by one. Reading steps turn encoded into decoded
-    /// elements, in order; writing steps the other way.
+    /// The copy of elements to the array (the tail) does the whole codec, which changes elements one by one. Reading
+    /// steps turn encoded into decoded elements, in order; writing steps the other way.
     Steps {
         /// Steps that turn an encoded element into a decoded one, in order.
         read: Vec<ElementStep>,
         /// Steps that turn a decoded element into an encoded one, in order.
         write: Vec<ElementStep>,
     },
-    /// The tail does the whole codec, which encodes each element as one bit. A pass checks the header before the bits.
+    /// The copy of elements to the array (the tail) does the whole codec, which encodes each element as one bit. A pass
+    /// checks the header before the bits.
     Bits(PackedBits),
 }
 
@@ -126,7 +128,8 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The steps by which a device decodes many chunks at once, for codecs that the tail cannot do.
+    /// The steps by which a device decodes many chunks at once, if the copy of elements to the array (the tail) cannot
+    /// do the codec.
     fn native(&self) -> Option<Vec<Step>> {
         None
     }
@@ -143,7 +146,7 @@ pub trait ArrayToArray: Send + Sync + fmt::Debug {
         None
     }
 
-    /// How much of this codec is done by the tail: the copy between packed chunks and arrays.
+    /// How much of this codec is done by the tail, the last copy of elements from a decoded chunk to the array.
     fn tail(&self) -> TailPart {
         TailPart::Host("needs whole chunks")
     }

@@ -26,7 +26,7 @@ impl From<Opened> for Found {
     }
 }
 
-/// The function that opens a built-in codec; the kinds differ in how it opens codecs inside the codec.
+/// The function that opens a built-in codec; there is one kind for each way in which a codec contains other codecs.
 #[derive(Clone, Copy)]
 enum Open {
     Codec(fn(&Request<'_>) -> Result<Opened>),

@@ -51,7 +51,8 @@ impl Size {
         }
     }
 
-    /// The maximum size of these bytes after any compressor: with room for stored blocks, flushes and small blocks.
+    /// The maximum size that any compressor makes of data of this size, with room for stored blocks, flushes and small
+    /// blocks.
     pub fn compressed(self) -> Size {
         match self.bound().and_then(|bytes| bytes.checked_mul(2)?.checked_add(1 << 16)) {
             Some(bytes) => Size::AtMost(bytes),

@@ -76,7 +76,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// A map that changes elements but keeps their order; there are `len` of them.
+    /// Makes a map of `len` elements that changes elements but keeps their order.
     pub(crate) fn flat(tail: Tail, len: usize) -> Map {
         Map { tail, shape: vec![len], packed_strides: vec![1] }
     }

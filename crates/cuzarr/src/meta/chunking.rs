@@ -16,7 +16,7 @@ pub enum Lengths {
 /// The chunk or shard argument for a new array, as the user gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunks {
-    /// The library chooses the shape.
+    /// The library chooses the shape of the chunks or shards.
     Auto,
     /// One length for all dimensions; -1 means the whole dimension.
     Same(i64),

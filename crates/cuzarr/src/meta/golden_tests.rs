@@ -142,7 +142,7 @@ fn new_arrays_are_written_as_zarr_python_writes_them() {
     }
 }
 
-/// Every group with consolidated metadata.
+/// Returns every test case that is a group with consolidated metadata, with the group's parsed metadata.
 fn consolidated() -> Vec<(Value, GroupMetadata)> {
     let all = [cases(ZARR_3), cases(ZARR_2)].concat();
     let groups: Vec<_> = all

@@ -65,7 +65,7 @@ impl ChunkGrid {
         }
     }
 
-    /// The shape of every chunk in the grid. In a rectilinear grid, the shape of the largest chunk.
+    /// The shape of the grid's chunks, or of its largest chunk if they differ in shape.
     pub fn chunk_shape(&self) -> &[u64] {
         match self {
             ChunkGrid::Regular(grid) => grid.chunk_shape(),

@@ -125,10 +125,10 @@ pub(crate) fn check_format(document: &Map<String, Value>, expected: ZarrFormat) 
     Err(invalid("zarr_format", got, &expected.number().to_string()))
 }
 
-/// Maximum number of dimensions of an array, as in NumPy 2.
+/// Maximum number of dimensions of an array, as in NumPy 2; arrays with more are refused.
 pub const MAX_NDIM: usize = 64;
-/// Largest length of a dimension of an array. Python's lengths and NumPy's indices are limited to it, so a larger array
-/// could be opened but not indexed.
+/// Largest length of a dimension of an array; arrays with longer dimensions are refused. Python's lengths and NumPy's
+/// indices are limited to it, so a larger array could be opened but not indexed.
 pub const MAX_EXTENT: u64 = i64::MAX as u64;
 
 /// Parses a shape: a list of non-negative integers.

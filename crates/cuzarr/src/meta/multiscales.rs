@@ -416,7 +416,8 @@ mod tests {
         assert_eq!((read.levels[1].translation[0], read.levels[2].scale[0]), (5.0, 60.0));
     }
 
-    /// An image of OME-Zarr 0.6, whose levels lead to the second of its coordinate systems.
+    /// Makes the attributes of an image of OME-Zarr 0.6, whose levels are placed in the second of its coordinate
+    /// systems.
     fn image_06(steps: &[Value], members: &Value) -> Value {
         let axes = |prefix: &str| {
             json!([{"name": "t", "type": "time", "unit": "millisecond"}, {"name": format!("{prefix}y"), "type": "space",

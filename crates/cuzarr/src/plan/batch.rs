@@ -35,16 +35,16 @@ impl std::fmt::Display for ChunkName {
 /// The sizes in bytes that the answer to a read may have without being an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeRule {
-    /// The answer must have exactly this many bytes. Any other size means a corrupt chunk.
+    /// The store's answer to a read must have exactly this many bytes. Any other size means a corrupt chunk.
     Exact(u64),
-    /// The answer may have at most this many bytes.
+    /// The store's answer to a read may have at most this many bytes.
     AtMost(u64),
-    /// The answer may have any size. For elements of variable length.
+    /// The store's answer to a read may have any size. For elements of variable length.
     Any,
 }
 
 impl SizeRule {
-    /// Whether the rule accepts an answer of this size.
+    /// Whether a store's answer of this size to a read is no error.
     pub fn allows(self, size_bytes: u64) -> bool {
         match self {
             SizeRule::Exact(expected) => size_bytes == expected,

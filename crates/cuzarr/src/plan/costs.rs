@@ -12,7 +12,7 @@
 use crate::codec::Work;
 use crate::codec::cost::{FRAME_BYTES, Speeds};
 
-/// Number of multiprocessors of the measured GPU, and of threads of its host.
+/// Number of multiprocessors of the GPU on which the codecs' speeds were measured, and of threads of its host.
 const MULTIPROCESSORS: f64 = 132.0;
 const THREADS: f64 = 16.0;
 
@@ -20,8 +20,8 @@ const THREADS: f64 = 16.0;
 const BUS_GB_S: f64 = 50.0;
 /// Assumed decoded bytes per stored byte, for estimating copies to the GPU.
 const RATIO: f64 = 1.8;
-/// Seconds that decoding even the smallest batch takes. On the device: launches and tables. On the host: one frame, or
-/// passing many frames to all threads.
+/// Seconds that decoding takes at least, even for the smallest batch of frames. On the device: launches and tables. On
+/// the host: one frame, or passing many frames to all threads.
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
@@ -33,7 +33,7 @@ const HOST_SUM_GB_S: f64 = 0.45;
 /// The costs of decoding on one GPU, from the figures in each codec's `cost.rs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// The speed of this GPU as a fraction of the measured one.
+    /// The speed of this GPU as a fraction of the speed of the GPU on which the codecs were measured.
     scale: f64,
 }
 

@@ -7,7 +7,7 @@ pub struct PlanOptions {
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one request that reads several chunks.
     pub coalesce_max_bytes: u64,
-    /// Maximum size of a piece of an uncompressed chunk.
+    /// Maximum size in bytes of a range of an uncompressed chunk (a "piece") that is read separately.
     pub piece_max_bytes: u64,
     /// Size of the shard indexes that are fetched at once, in bytes.
     pub index_window_bytes: u64,

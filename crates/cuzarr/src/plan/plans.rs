@@ -1,5 +1,6 @@
-//! The plans of one call, one for each array. Arrays whose chunks are decoded in the same way form a group. Chunks of a
-//! group share batches, so many small arrays take no more launches than one large array.
+//! The read plans of one call that reads several arrays, one plan for each array. Arrays whose chunks are decoded in
+//! the same way form a group. Chunks of a group share batches, so many small arrays take no more launches than one
+//! large array.
 
 use std::sync::Arc;
 

@@ -35,17 +35,19 @@ const ENOUGH_BYTES: u64 = 1 << 20;
 /// Approximate maximum number of objects whose needed parts are listed in advance, if a plan has several selections.
 const LISTED_CELLS: u64 = 64 << 10;
 
-/// Maximum number of index entries that a plan of several selections keeps. Neighbouring selections share shards.
+/// Maximum number of shard index entries that a plan of several selections keeps; beyond it, an index is dropped once
+/// it was used. Neighbouring selections share shards.
 const KEPT_ENTRIES: usize = 4 << 20;
 
 /// The limits that one batch of a read must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Maximum size of all units of the batch together, in packed bytes. A larger chunk comes alone.
+    /// Maximum size of all chunks and pieces of the batch together, in bytes after host codecs are undone ("packed
+    /// bytes"). A larger chunk comes alone.
     pub packed_bytes: usize,
-    /// Approximate maximum of the number of boxes that units and fills write.
+    /// Approximate maximum number of boxes of results that the batch fills, from chunks or with the fill value.
     pub units: usize,
-    /// The packed bytes of each unit are rounded up to a multiple of this.
+    /// Alignment in bytes of chunks in the batch: the packed bytes of each are rounded up to a multiple of this.
     pub alignment_bytes: usize,
 }
 

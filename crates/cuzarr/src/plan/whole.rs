@@ -7,11 +7,11 @@ use super::chunk_order::ChunkOrder;
 use super::options::PlanOptions;
 use super::source::{ChunkLayout, Source};
 
-/// Maximum number of shards that are read at once: hundreds of requests, as for indexes.
+/// Maximum number of shards that a call reads whole; if it needs more shards, it reads their indexes first.
 const MOST_SHARDS: u64 = 256;
 
-/// Maximum size of the elements of a shard that is read whole. Beyond this, reading on takes longer than another
-/// request.
+/// Maximum bytes of elements in a shard that is read whole; of a larger shard, the index is read first. Beyond this,
+/// reading on takes longer than another request.
 const SMALL_SHARD_BYTES: u64 = 4 << 20;
 
 /// Maximum bytes that encoding adds to an incompressible chunk, besides a sixteenth of the chunk's size.

@@ -46,7 +46,7 @@ impl Coverage {
     }
 }
 
-/// How many old elements stay in the chunk of which a write of these elements replaces the smallest share.
+/// Finds the chunk of which a write replaces the smallest share, and returns how many of its old elements stay.
 fn least_coverage(source: &Source, order: &ChunkOrder) -> Coverage {
     let mut least = Coverage::Full;
     let Some(axes) = order.ranges() else { return Coverage::Part };

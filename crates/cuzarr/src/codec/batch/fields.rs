@@ -12,7 +12,7 @@ impl<'a> Fields<'a> {
         Fields { rest: table }
     }
 
-    /// Writes `bytes` to the table unchanged.
+    /// Appends `bytes` to the table that kernels will read.
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
             *place = bytes;
@@ -20,12 +20,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Writes 8-byte numbers in native byte order.
+    /// Appends 8-byte numbers to the table that kernels will read, in native byte order.
     pub(crate) fn put64(&mut self, numbers: &[u64]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }
 
-    /// Writes 4-byte numbers in native byte order.
+    /// Appends 4-byte numbers to the table that kernels will read, in native byte order.
     pub(crate) fn put32(&mut self, numbers: &[u32]) {
         numbers.iter().for_each(|number| self.put(number.to_ne_bytes()));
     }

@@ -30,7 +30,7 @@ struct EncodingPass {
     pass: Pass,
     /// The number of the codec that this pass belongs to; `None` for a pass that is only a part of a codec.
     codec: Option<usize>,
-    /// How a device does this pass; `None` if only the host can.
+    /// How a device does this encoding pass; `None` if only the host can.
     native: Option<NativePass>,
 }
 

@@ -7,7 +7,7 @@ use crate::codec::chain::Chain;
 use crate::codec::host::TailPart;
 use crate::codec::program::{Leave, Program, leave_nothing};
 
-/// Why the host decodes and encodes elements of variable length.
+/// The reason, shown to users, why the host decodes and encodes elements of variable length.
 pub(crate) const VARIABLE: &str = "elements of variable length stay in host memory";
 
 /// Where a codec runs for results on a device.
@@ -35,7 +35,8 @@ impl Chain {
         self.describe_beside(device, &leave_nothing)
     }
 
-    /// Like [`Chain::describe`], for a call that runs a codec on the host whenever `leave` returns a reason.
+    /// Like [`Chain::describe`], but with `leave`, a function that returns a reason for each codec that the host should
+    /// run.
     pub fn describe_beside(&self, device: Device, leave: Leave<'_>) -> Vec<Stage> {
         let leaf = self.leaf();
         let division = Program::new(leaf, device).map(|program| program.divide(leave));

@@ -20,9 +20,9 @@ pub(crate) const HEADER_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_HEADER") as u
 pub(super) const VERSION: u8 = 2;
 /// Maximum number of streams that a block is split into.
 pub(super) const MAX_SPLITS: usize = defined(TEXT, "CUZARR_BLOSC_MOST_SPLITS") as usize;
-/// Minimum decoded bytes of a stream for a block to be split.
+/// Minimum decoded bytes of each stream of a split block; a block whose streams would be smaller is one stream.
 pub(super) const MIN_SPLIT_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_LEAST_SPLIT") as usize;
-/// Maximum decoded bytes of a frame: sizes are C's `int`, with room for a header.
+/// Maximum decoded bytes of a Blosc frame, because c-blosc counts the bytes of data and header together in a C `int`.
 pub(super) const MAX_DECODED_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
 pub(super) const FLAG_SHUFFLE: u8 = defined(TEXT, "CUZARR_BLOSC_BYTES") as u8;
@@ -153,7 +153,7 @@ impl Header {
         if splits { self.type_bytes } else { 1 }
     }
 
-    /// The data of a frame that stores them uncompressed: all bytes after the header.
+    /// Returns the data of a Blosc frame that is stored uncompressed: all bytes after the header.
     pub(crate) fn copied<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8]> {
         let data = &frame[HEADER_BYTES.min(frame.len())..];
         match data.len() == self.decoded_bytes {

@@ -110,8 +110,9 @@ impl Blosc {
         self.compressor != Compressor::Zstd && unit <= MAX_SPLITS && block_bytes / unit >= MIN_SPLIT_BYTES
     }
 
-    /// The bytes of a block: those that the configuration asks for, or else a size that depends on the level. It is
-    /// chosen so that a block stays in the second-level cache and there are enough blocks to decode in parallel.
+    /// Chooses the size of a Blosc block in bytes: the configured size, or else one that depends on the compression
+    /// level. It is chosen so that a block stays in the second-level cache and there are enough blocks to decode in
+    /// parallel.
     fn choose_block_bytes(&self, decoded: usize) -> usize {
         let unit = usize::from(self.type_bytes);
         let wanted = match (self.block_bytes, self.level) {

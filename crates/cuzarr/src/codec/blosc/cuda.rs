@@ -32,7 +32,7 @@ const WARPS_PER_BLOCK: u32 = 2;
 /// Number of thread blocks that a multiprocessor holds at once, for the kernel that unshuffles tiles of Blosc frames.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 32;
 
-/// Kernels that decode Blosc-1 containers of LZ4, zstd and zlib, and those that store their data uncompressed.
+/// Kernels that decode Blosc-1 containers whose data is compressed by LZ4, zstd or zlib, or is stored uncompressed.
 #[derive(Debug)]
 pub(super) struct BloscDecoder;
 

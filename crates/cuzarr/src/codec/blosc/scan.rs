@@ -20,8 +20,8 @@ const COPY_PIECE_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_PIECE") as usize;
 const TILE_BYTES: usize = defined(TEXT, "CUZARR_TILE") as usize;
 /// Alignment in bytes of the scratch memory for the decoded but still shuffled bytes of each Blosc frame.
 const WORK_ALIGNMENT_BYTES: usize = 64;
-/// Maximum number of decoded bytes of an LZ4 stream that one warp decodes sequentially. `simt` has a smaller limit, so
-/// that both ways are tested.
+/// Maximum decoded bytes of an LZ4 stream that one warp decodes sequentially; longer streams are decoded by many thread
+/// blocks. `simt` has a smaller limit, so that both ways are tested.
 const IN_ORDER_BYTES: usize = 4 << 10;
 const IN_ORDER_SIMT_BYTES: usize = 256;
 

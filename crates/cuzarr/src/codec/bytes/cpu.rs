@@ -16,8 +16,7 @@ pub(crate) struct Bytes {
     pub(super) element_bytes: usize,
     /// The parts of each element whose bytes are reversed.
     pub(super) units: Vec<SwapUnit>,
-    /// The bytes that are reversed together, if that number is the same in the whole element; 1 if there is nothing to
-    /// reverse.
+    /// Number of bytes that are reversed together, if it is the same in the whole element; 1 if nothing is reversed.
     pub(crate) uniform: Option<usize>,
 }
 

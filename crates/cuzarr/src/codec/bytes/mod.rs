@@ -42,7 +42,7 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     open_swapping(spec, if endian == Some(Endian::Big) { units } else { Vec::new() })
 }
 
-/// Opens the codec that every v2 array has without naming it: it stores elements as their data type and `endian` say.
+/// Opens the codec that every v2 array has without naming it: it stores elements in the byte order `endian`.
 pub(crate) fn open_v2(spec: &ChunkSpec, endian: Endian) -> Result<Opened> {
     open_swapping(spec, spec.data_type.stored_swap_units(endian))
 }
@@ -51,7 +51,7 @@ fn open_swapping(spec: &ChunkSpec, units: Vec<SwapUnit>) -> Result<Opened> {
     Ok(Opened::serializer(swapper_of(spec, units)?))
 }
 
-/// The codec that converts between native byte order and the byte order of a v2 array.
+/// Makes the codec that converts elements between native byte order and the byte order of a v2 array.
 pub(crate) fn swapper(spec: &ChunkSpec, endian: Endian) -> Result<cpu::Bytes> {
     swapper_of(spec, spec.data_type.stored_swap_units(endian))
 }

@@ -1,4 +1,5 @@
-//! Encodes and decodes a chunk: its header, and the codecs that the header names.
+//! Encodes and decodes chunks of the codec `conditional` on the host: each has a header that says which codecs were
+//! applied to it.
 
 use std::borrow::Cow;
 use std::sync::Arc;

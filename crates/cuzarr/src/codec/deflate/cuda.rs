@@ -116,8 +116,8 @@ fn splits(device: Device, units: &[Unit]) -> bool {
     }
 }
 
-/// Prepares the decoding of frames of one container. Kernels parse the headers, so the host reads nothing, except to
-/// look for gzip members if it has the bytes.
+/// Prepares the decoding of deflate frames that all have the container `container`: gzip, zlib or none. Kernels parse
+/// the headers, so the host reads nothing, except to look for gzip members if it has the bytes.
 fn prepare(container: Container, request: &Request<'_>) -> Result<Prepared> {
     let mut frames = DeflateFrames::new(container, request.device, request.units, request.scratch_aim_bytes)?;
     if let (Container::Gzip, Some(host)) = (container, request.host) {

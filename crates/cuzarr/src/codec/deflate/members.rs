@@ -10,8 +10,7 @@ use crate::codec::batch::Unit;
 /// Bytes of a gzip member's header up to its extra field. The trailer has `TRAILER_BYTES`.
 const HEADER_BYTES: usize = 12;
 const TRAILER_BYTES: usize = 8;
-/// Maximum number of gzip members into which a frame is split, besides one for each `BYTES_PER_MEMBER` bytes. bgzip's
-/// members have about 20 KiB.
+/// Maximum number of gzip members in a frame that is split into members, besides one for each `BYTES_PER_MEMBER` bytes.
 const MOST_MEMBERS: usize = 64;
 const BYTES_PER_MEMBER: usize = 512;
 

@@ -279,9 +279,9 @@ impl LzPlan {
         }
     }
 
-    /// Lengths of all lists of tiles, in order: one list for all rows, then two lists for each part of the segments.
-    /// The two are for making marks, and for turning marks into bytes. In each list, a tile stands after the tiles that
-    /// it waits for.
+    /// Lengths of the lists of tiles (pieces of output): one list decoded directly to bytes, then two for each part of
+    /// the segments. The two are for making marks, and for turning marks into bytes. In each list, a tile stands after
+    /// the tiles that it waits for.
     fn lists(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.row_tiles).chain(self.parts.iter().flat_map(|part| [part.tiles; 2]))
     }

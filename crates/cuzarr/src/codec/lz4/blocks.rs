@@ -10,12 +10,14 @@ use crate::codec::lz;
 
 const TEXT: &str = include_str!("lz4.cu");
 const TOKENS: &str = include_str!("lz4_tokens.cuh");
-/// Bytes of an encoded span in which one thread reads the tokens. A span has at most `MOST_THREADS` threads.
+/// Number of encoded bytes of a span (a stretch of an LZ4 block) in which one thread reads the tokens. A span has at
+/// most `MOST_THREADS` threads.
 const THREAD_BYTES: usize = defined(TOKENS, "CUZARR_LZ4_OWN") as usize;
 const MOST_THREADS: u32 = defined(TOKENS, "CUZARR_LZ4_THREADS");
 /// Bytes of an LZ4 block's entry in the table that kernels read.
 pub(super) const ENTRY_BYTES: usize = stated_size(TEXT, "Lz4Unit");
-/// Bytes of a span's exit: its last token, which leads into the next span. Its sums have `TOTAL_BYTES`.
+/// Bytes of the entry for the last token of a span (a stretch of encoded bytes), which leads into the next span. Its
+/// sums have `TOTAL_BYTES`.
 const EXIT_BYTES: usize = stated_size(include_str!("lz4_guess.cuh"), "Lz4Exit");
 const TOTAL_BYTES: usize = stated_size(TOKENS, "Lz4Total");
 /// One thread block may read all tokens of an LZ4 block in order if the block has less than 1 / `WALK_COST` of all

@@ -170,7 +170,8 @@ impl Lz4Blocks {
         self.engine.launch(task, &self.engine.bring(task.stream)?, found, src)
     }
 
-    /// Finds the sequences of the `large` blocks by guessing where tokens begin, in all spans at once.
+    /// Finds the sequences of the `large` blocks by guessing where tokens begin, in all stretches of encoded bytes
+    /// (spans) at once.
     fn launch_guesses(&self, task: &Task<'_>, table: &Buffer, sequences: &Buffer, counts: &Buffer) -> Result<()> {
         let Task { stream, src, statuses, .. } = *task;
         let [tokens, exits, entries, totals] = self.map_bytes().map(|bytes| pool::allocate(bytes.max(1), stream));

@@ -11,7 +11,8 @@ use crate::codec::damage::{read_exactly, read_to_limit, unencodable};
 use crate::codec::host::BytesToBytes;
 use crate::codec::size::Size;
 
-/// Maximum memory that decoding a stream may take for its dictionary. The highest preset takes 64 MiB.
+/// Maximum memory in bytes that decoding an LZMA stream may take, mostly for the dictionary; a stream that needs more
+/// is refused. The highest preset takes 64 MiB.
 const DICTIONARY_LIMIT_BYTES: u64 = 128 << 20;
 /// The first bytes of an xz stream.
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
@@ -29,8 +30,8 @@ pub(super) struct Lzma {
     pub(super) preset: u32,
 }
 
-/// A reader of the decoded bytes of several streams in a row. Other bytes after the last stream are ignored, as in
-/// Python's `lzma.decompress`.
+/// A reader of the decoded bytes of several LZMA streams, one after the other. Other bytes after the last stream are
+/// ignored, as in Python's `lzma.decompress`.
 struct LzmaStreams<'a> {
     format: Format,
     decoder: XzDecoder<&'a [u8]>,
@@ -94,7 +95,7 @@ impl BytesToBytes for Lzma {
     }
 }
 
-/// A reader, or the error with which opening it failed; then every read fails.
+/// A reader of decoded bytes that may have failed to open; then every read returns the error.
 struct Whole<R>(io::Result<R>);
 
 impl<R: Read> Read for Whole<R> {

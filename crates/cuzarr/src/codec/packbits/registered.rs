@@ -50,8 +50,8 @@ pub(crate) fn open(request: &Request<'_>) -> Result<Opened> {
     Ok(Opened::serializer(PackBitsCodec { padding, numbers, fields }))
 }
 
-/// For numbers of this type, or for each part of complex ones: bytes, bits, and whether they are signed integers.
-/// `None` for other types.
+/// How the numbers of a data type, or the parts of its complex numbers, are stored: bytes, bits, and whether they are
+/// signed integers. `None` for other types.
 fn component(data_type: &DataType) -> Option<(usize, u32, bool)> {
     if let DataType::Small(number) = data_type {
         return Some((number.part_bytes(), number.part_bits(), number.is_signed_integer()));

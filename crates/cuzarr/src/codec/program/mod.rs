@@ -114,7 +114,8 @@ impl Program {
         Program { device, ..self.clone() }
     }
 
-    /// The exact size of a packed chunk in bytes: what the tail copies to or from an array.
+    /// The exact size in bytes of a packed chunk, from or to which the last step (the tail) copies the elements of the
+    /// array.
     pub fn packed_size_bytes(&self) -> usize {
         self.packed_size_bytes
     }
@@ -286,7 +287,8 @@ impl Program {
         self.on_device.as_ref().map_or_else(|_| Undo::default(), |encoded| encoded.undo.clone())
     }
 
-    /// Why the host encodes with codec number `codec`, which is not part of the tail; `None` if the device does.
+    /// Why the host encodes with codec number `codec`, for a codec that is not done while elements are copied; `None`
+    /// if the device does.
     pub(crate) fn encoding_reason(&self, codec: usize) -> Option<&'static str> {
         let on_device = match &self.on_device {
             Ok(encoded) => encoded,

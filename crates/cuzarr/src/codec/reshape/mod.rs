@@ -68,8 +68,8 @@ fn product(extents: &[u64]) -> Option<u64> {
     extents.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent))
 }
 
-/// The shape of the encoded array; `None` if it has another number of elements, or does not keep the dimensions
-/// together that it lists.
+/// The shape of the encoded array; `None` if its number of elements differs from the decoded array's, or if it tears
+/// listed dimensions apart.
 fn shape(extents: &[ReshapeExtent], from: &[u64]) -> Option<Vec<u64>> {
     let listed =
         || extents.iter().flat_map(|extent| if let ReshapeExtent::Of(dims) = extent { &dims[..] } else { &[] });

@@ -81,7 +81,7 @@ fn float_steps(spec: &ChunkSpec, dtype: DType, offset: &[u8], scale: &[u8]) -> S
 
 /// A codec whose encoded fill value can be set.
 pub(crate) trait EncodedFill: ArrayToArray {
-    /// The shape, type and fill value of the encoded array, to be changed in place.
+    /// The shape, type and fill value of this codec's encoded array, to be changed in place.
     fn encoded_mut(&mut self) -> &mut ChunkSpec;
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Zfp {
     pub(super) decoder: Option<Arc<ZfpDecoder>>,
 }
 
-/// A type of elements that can be coded as values of blocks.
+/// A type of array elements that can be coded as values of zfp blocks.
 trait Element: Sized {
     type Value: Value;
     const BYTES: usize = size_of::<Self>();

@@ -9,12 +9,12 @@ pub(super) struct Extents(pub(super) Vec<usize>);
 pub(super) type Place = [(usize, usize); 4];
 
 impl Extents {
-    /// Number of blocks that the chunk is cut into; `None` if it overflows.
+    /// Number of zfp blocks that the chunk is cut into; `None` if it overflows.
     pub(super) fn block_count(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |count, extent| count.checked_mul(extent.div_ceil(4)))
     }
 
-    /// Where each block lies in the chunk, in the order in which blocks are stored.
+    /// Where each zfp block lies in the chunk, in the order in which the blocks are stored.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
         (0..self.block_count().unwrap_or(0)).map(|number| {
             let (mut rest, mut place) = (number, [(0, 1); 4]);

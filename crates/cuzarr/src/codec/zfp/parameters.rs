@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use crate::Result;
 use crate::codec::configuration::Configuration;
 
-/// Maximum number of bits that a block can have, in any mode.
+/// Maximum number of bits of a zfp block, in any mode of zfp.
 const MOST_BITS: u32 = 16_658;
-/// Maximum number of bit planes that a block can have, in any mode.
+/// Maximum number of bit planes of a zfp block, in any mode of zfp.
 const MOST_PLANES: u32 = 64;
 /// The exponent of the smallest positive float64, a subnormal number. Parameters below it choose the reversible mode.
 const LEAST_EXPONENT: i32 = -1074;

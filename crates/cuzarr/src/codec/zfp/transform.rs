@@ -123,7 +123,7 @@ fn strides(size: usize) -> impl DoubleEndedIterator<Item = usize> {
     [1, 4, 16, 64].into_iter().filter(move |&stride| stride < size)
 }
 
-/// Transforms a block to coefficients, and sorts these by `order`.
+/// Transforms the integers of a zfp block to coefficients, and writes the coefficients in the order `order`.
 pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &[u8], coefficients: &mut [u64]) {
     let lift = if is_reversible { differ } else { lift_forward };
     strides(block.len()).for_each(|stride| along(block, stride, lift));
@@ -132,7 +132,7 @@ pub(super) fn forward<I: Integer>(block: &mut [I], is_reversible: bool, order: &
     }
 }
 
-/// Transforms coefficients, which are sorted by `order`, back to a block.
+/// Transforms coefficients, which are in the order `order`, back to the integers of a zfp block.
 pub(super) fn back<I: Integer>(coefficients: &[u64], is_reversible: bool, order: &[u8], block: &mut [I]) {
     for (coefficient, &place) in coefficients.iter().zip(order) {
         block[usize::from(place)] = I::from_negabinary(*coefficient);

@@ -62,7 +62,8 @@ pub(super) struct Zstd {
     pub(super) checksum: bool,
 }
 
-/// Decodes all frames of `encoded` into `decoded`, without a separate window. Returns the number of decoded bytes.
+/// Decodes all frames of `encoded` directly into `decoded`, without a copy from a separate window. Returns the number
+/// of decoded bytes.
 pub(crate) fn decompress(encoded: &[u8], decoded: &mut [u8]) -> Result<usize> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
         decompressor.decompress_to_buffer(encoded, decoded).map_err(|error| damage(&error, encoded, decoded.len()))

@@ -312,10 +312,10 @@ impl Decode for ZstdDecoding {
         self.scratch.bytes() + self.layout.size_bytes + self.engine.scratch_bytes()
     }
 
-    /// Launches the kernels on two CUDA streams, of which the one for kernels before the copies has higher priority.
-    /// Decoding takes a millisecond even for little work, because each state depends on the one before, and leaves most
-    /// of the device free. So the launches before the copies go ahead of another batch's copies. Otherwise they could
-    /// only begin after all of those copies have begun.
+    /// Launches the kernels that decode Zstandard frames on two CUDA streams: first those that find literals and
+    /// matches, with higher priority, then those that copy. Decoding takes a millisecond even for little work, because
+    /// each state depends on the one before, and leaves most of the device free. So the launches before the copies go
+    /// ahead of another batch's copies. Otherwise they could only begin after all of those copies have begun.
     fn launch(&self, copies: &Task<'_>) -> Result<()> {
         let urgent = copies.stream.urgent()?;
         urgent.wait(&copies.stream.record()?)?;

@@ -17,8 +17,8 @@ const SHORTEST_MATCH: usize = 3;
 const LARGEST_WINDOW_LOG: u32 = 31;
 /// Minimum number of literals that are coded as four Huffman streams.
 const FOUR_STREAMS_LITERALS: usize = 6;
-/// A limit of the memory that the decoding tables of one chunk's frames take: `TABLE_BYTES`, and this for each encoded
-/// and decoded byte. Known writers make far larger blocks, which need less.
+/// Maximum bytes of one chunk's decoding tables for each encoded and decoded byte, besides `TABLE_BYTES`; beyond it,
+/// the host decodes the chunk. Known writers make far larger blocks, which need less.
 const TABLE_BYTES_PER_BYTE: usize = 8;
 const TABLE_BYTES: usize = 256 << 10;
 

@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Maximum size of an element in bytes. NumPy allows 2 GiB. But a fill value is one element, and a line of metadata
-/// must not make a reader allocate that much.
+/// Maximum size of an element in bytes; data types with larger elements are refused. NumPy allows 2 GiB. But a fill
+/// value is one element, and a line of metadata must not make a reader allocate that much.
 pub const MAX_SIZE_BYTES: usize = 1 << 24;
-/// Maximum number of units in a structure whose bytes are reversed to change the byte order. Otherwise, a few bytes of
-/// metadata could cause a list of millions.
+/// Maximum number of groups of bytes that a change of byte order reverses in a structure; structures with more are
+/// refused. Otherwise, a few bytes of metadata could cause a list of millions.
 const MAX_SWAP_UNITS: usize = 1 << 16;
 
 /// The data type of an array's elements.

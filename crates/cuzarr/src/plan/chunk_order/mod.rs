@@ -174,8 +174,8 @@ impl ChunkOrder {
         }
     }
 
-    /// The strides of selected elements in packed bytes, per dimension of the result. For a list, this is the stride of
-    /// neighbouring indices.
+    /// How far neighbouring selected elements lie apart in a packed chunk, in elements, per dimension of the result.
+    /// For a list, this is the stride of neighbouring indices.
     pub(crate) fn packed_strides(&self, strides: &[u64]) -> Vec<isize> {
         match self {
             ChunkOrder::Product(axes) => {

@@ -27,8 +27,8 @@ const DECODING_BATCHES: u64 = 3;
 /// times as long as the read alone; with three batches 1.20, with five 1.18 (`docs/notes/engine.md`).
 const DECODING_IN_TURN: u64 = 4;
 
-/// Maximum size of a single chunk that the calling thread reads itself. Waking another thread, or starting work on a
-/// device, would take longer.
+/// Maximum size in bytes of a single chunk that the calling thread reads and decodes itself, without other threads or
+/// kernels. Waking another thread, or starting work on a device, would take longer.
 pub(crate) const SMALL_BYTES: usize = 128 << 10;
 
 /// The facts about a read, beside the array's codecs, from which its placement is chosen.
@@ -42,7 +42,7 @@ pub(crate) struct Circumstances {
     pub(crate) force_device: bool,
     /// Maximum number of bytes that may be in flight.
     pub(crate) memory_limit_bytes: u64,
-    /// Size of a slab of the staging ring, in bytes.
+    /// Size in bytes of a slab: a piece of pinned memory in which bytes wait for their copy to the device.
     pub(crate) slab_bytes: u64,
     /// Size of one batch that kernels decode, in packed bytes: what chunks take before elements are copied to the
     /// result.
@@ -67,19 +67,20 @@ pub(crate) enum Route {
     Variable,
     /// The host decodes one small chunk, and one copy moves its elements to the device.
     Small,
-    /// The host undoes some or all codecs in pinned memory, and the result crosses the bus. With a number, the host
-    /// only undoes that many of the last passes of encoding, and kernels undo the others on the device.
+    /// The host undoes some or all codecs in pinned memory, from where the result is copied to the device. With a
+    /// number, the host only undoes that many of the last passes of encoding, and kernels undo the others on the
+    /// device.
     Hybrid(Option<(usize, Arc<Native>)>),
-    /// Chunks cross the bus in stored form, and kernels decode them.
+    /// Chunks are copied to the device in stored form, and kernels decode them there.
     Kernels(Arc<Native>),
-    /// The store hands over the stored bytes of chunks in device memory.
+    /// The store hands over the stored bytes of chunks in device memory, so that they need no copy from the host.
     Resident(Resident),
 }
 
 /// How a read treats chunks whose stored bytes the store hands over in device memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Resident {
-    /// Stored bytes are packed bytes, so elements are copied from them directly to the result.
+    /// The stored bytes of chunks need no decoding before elements are copied from them to the result.
     Packed,
     /// Stored bytes are frames, and kernels decode them. The host may decode faster, but it would need to download the
     /// bytes first.

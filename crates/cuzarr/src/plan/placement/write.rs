@@ -66,7 +66,7 @@ pub(crate) struct WriteCircumstances {
     pub(crate) memory_limit_bytes: u64,
     /// Size of one batch that kernels encode, in packed bytes: what the chunks take before encoding.
     pub(crate) batch_bytes: u64,
-    /// Size of a slab of the staging ring, in bytes.
+    /// Size in bytes of a slab: a piece of pinned memory to which bytes are copied from the device.
     pub(crate) slab_bytes: u64,
 }
 
@@ -85,13 +85,14 @@ pub(crate) enum WriteRoute {
 /// The route of one chunk whose elements are in device memory. Each route is implemented in `run/write/route`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkRoute {
-    /// The chunk is packed on the device, and the store takes its packed bytes there.
+    /// The device packs the chunk's elements as they are stored, and the store takes these bytes from device memory.
     Resident,
     /// Kernels encode the chunk in device memory, without its old elements.
     Kernels,
     /// Kernels decode the stored chunk, replace some of its elements by new ones, and encode it again.
     Merge,
-    /// The chunk is packed on the device, the packed bytes are copied to host memory, and the host encodes them.
+    /// The device puts the chunk's elements one after the other ("packs" them), and the host encodes a copy of the
+    /// packed bytes.
     Packed,
     /// Elements are copied to host memory without being packed on the device first. The host compares them, or merges
     /// them with old elements, and encodes them.
@@ -105,9 +106,9 @@ pub(crate) struct DeviceWrite {
     pub(crate) encoding: Option<DeviceEncoding>,
     /// Whether whole chunks may be packed on the device, because packing keeps every bit of the elements.
     pub(crate) gathers_packed: bool,
-    /// Whether the store takes whole packed chunks in device memory, so that they need not cross the bus.
+    /// Whether the store takes whole packed chunks in device memory, so that they need no copy to the host.
     pub(crate) keeps_packed: bool,
-    /// Whether the store takes encoded chunks in device memory, so that they need not cross the bus.
+    /// Whether the store takes encoded chunks in device memory, so that they need no copy to the host.
     pub(crate) keeps_frames: bool,
     /// Size in bytes of a slab (a piece of pinned memory), with the number of slabs and how many may be in flight.
     pub(crate) slab_bytes: usize,

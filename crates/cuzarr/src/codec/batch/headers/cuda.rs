@@ -11,8 +11,8 @@ const HEADER: &str = include_str!("headers.cuh");
 /// bytes of a frame.
 const PIECE_BYTES: usize = stated_size(HEADER, "HeaderPiece");
 const PIECE_DATA: usize = defined(HEADER, "CUZARR_HEADER_BYTES") as usize;
-/// Entries for header pieces in the list for each frame, besides one for each `BYTES_PER_PIECE` stored and decoded
-/// bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
+/// Number of header pieces per frame for which the list has room, besides one for each `BYTES_PER_PIECE` stored and
+/// decoded bytes. Known writers make far larger blocks. A frame whose pieces have no room is read whole.
 const PIECES_PER_FRAME: usize = 16;
 const BYTES_PER_PIECE: usize = 1 << 10;
 /// Threads in a thread block of the kernel that walks through frames. The walk through a frame takes

@@ -16,7 +16,8 @@ use crate::codec::device::{ChunkRow, DeviceEncoder, Encode};
 /// Alignment in bytes of each stream in the device memory that the encoders of Blosc streams read.
 const STREAM_ALIGNMENT_BYTES: usize = 16;
 
-/// How chunks are cut into blocks and streams, and what is written into the header.
+/// The layout of the Blosc frames that kernels encode: how chunks are cut into blocks and streams, and the flags in the
+/// frame's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BloscLayout {
     pub(super) chunk_bytes: usize,

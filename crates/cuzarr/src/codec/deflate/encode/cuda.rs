@@ -34,7 +34,7 @@ const MADE_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_MADE_BYTES") as usize;
 /// fewer, because each thread is a fiber.
 const THREADS: u32 = defined(HEADER, "CUZARR_DEFLATE_THREADS");
 const SIMT_THREADS: u32 = 64;
-/// Maximum number of thread blocks in a grid. With more work, they stride.
+/// Maximum number of thread blocks in a grid; with more work, each thread block does several shares of it.
 const MOST_GROUPS: usize = 1 << 20;
 
 /// The arguments of all kernels that encode deflate: `DeflateEncode` in deflate_encode.cuh.

@@ -18,14 +18,14 @@ static SPLIT: KernelSource = KernelSource {
 
 const HEADER: &str = include_str!("deflate_split.cuh");
 const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize / 8;
-/// Settings of the kernel that finds the ends and decoded sizes of regions: `FEW` if there is little work for the
+/// Settings of the kernel that finds where regions of a deflate frame end: `FEW` if there is little work for the
 /// device, else `MANY`. An entry has some rounds, each of about 3 KiB decoded. A row of `warps` rounds is measured at a
 /// time; an entry lies in one row.
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Decoded bytes of a batch below which settings for little work are used, so that the device has enough to do. `simt`
-/// has a smaller limit, so that tests take both ways.
+/// Decoded bytes of a batch below which more but smaller regions are decoded (`FEW`), so that the device has enough to
+/// do. `simt` has a smaller limit, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// Encoded bytes per entry in the list of places where a deflate block may begin, by which the list's capacity is
@@ -93,7 +93,7 @@ struct Tables {
     inside_slots: u32,
 }
 
-/// Settings of the kernel that finds the ends and decoded sizes of the regions of a frame.
+/// Settings of the kernel that finds where the regions of a deflate frame end and how many bytes they decode to.
 struct Measuring {
     rounds: u32,
     warps: u32,
@@ -190,7 +190,8 @@ impl Lists {
         if self.dst_bytes < little_bytes { &FEW } else { &MANY }
     }
 
-    /// Bytes of each list in scratch memory, in their order there.
+    /// Sizes in bytes of all lists that the kernels that split deflate frames keep in scratch memory, in the order of
+    /// the lists there.
     fn sizes(&self) -> [usize; LISTS] {
         [
             COUNTS_BYTES,
@@ -214,8 +215,8 @@ impl DeflateSplit {
         self.lists.sizes().iter().sum::<usize>() + self.engine.scratch_bytes()
     }
 
-    /// Decodes those regions of frames that can be decoded at the same time. Returns the scratch memory, and the
-    /// address in it of the states, which say which frames are done.
+    /// Launches the kernels that decode several regions of each large deflate frame at the same time, as far as this is
+    /// possible. Returns the scratch memory, and the address in it of the states, which say which frames are done.
     pub(in crate::codec::deflate) fn launch(
         &self,
         container: Container,

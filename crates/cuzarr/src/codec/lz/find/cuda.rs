@@ -15,10 +15,10 @@ static FIND: KernelSource = KernelSource { name: "lz_find", text: TEXT, headers:
 
 const THREADS: u32 = defined(TEXT, "CUZARR_FIND_THREADS");
 const SHARED_BYTES: u32 = defined(TEXT, "CUZARR_FIND_SHARED_BYTES");
-/// Number of thread blocks of the kernel that a multiprocessor has room for.
+/// Number of thread blocks that a multiprocessor holds at once, for the kernel that finds repeated bytes.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
-/// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
-/// of a block: `CANDIDATE_BYTES` for each byte.
+/// Number of multiprocessors of the largest GPUs, for which memory is set aside; kernels use no more on larger GPUs.
+/// Each of their blocks of threads has scratch memory for the candidates of a block: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 

@@ -19,7 +19,7 @@ pub(crate) const BLOCK_BYTES: usize = defined(FIND, "CUZARR_FIND_BLOCK_BYTES") a
 /// Bytes of one sequence of literals and a match that was found.
 pub(crate) const ENTRY_BYTES: usize = defined(FIND, "CUZARR_FIND_ENTRY_BYTES") as usize;
 const LEAST_MATCH: usize = defined(FIND, "CUZARR_FIND_LEAST_MATCH") as usize;
-/// Number of sequences that a kernel reads at a time.
+/// Number of sequences (literals and a match) that kernels read at a time; each block has room for a multiple of it.
 const ENTRIES_TOGETHER: usize = 4;
 
 /// Minimum compute capability of a GPU on which a thread block gets as much shared memory as `lz_find.cu` asks for.

@@ -33,8 +33,8 @@ const SIMT_PIECE_THREADS: u32 = 64;
 const SHARED_BYTES: u32 = defined(HEADER, "CUZARR_LZ4_SHARED_BYTES");
 /// Number of thread blocks, each with one piece of a chunk, that a multiprocessor runs at once.
 const PIECES_PER_MULTIPROCESSOR: u32 = 3;
-/// Number of multiprocessors of the largest GPUs. Each of their blocks of threads has scratch memory for the candidates
-/// of a piece: `CANDIDATE_BYTES` for each byte.
+/// Number of multiprocessors of the largest GPUs, for which memory is set aside; kernels use no more on larger GPUs.
+/// Each of their blocks of threads has scratch memory for the candidates of a piece: `CANDIDATE_BYTES` for each byte.
 const MOST_MULTIPROCESSORS: u32 = 192;
 const CANDIDATE_BYTES: usize = 4;
 /// Bytes of the counter from which each thread block takes the number of the next piece to encode.
@@ -44,7 +44,8 @@ const TAKEN_BYTES: usize = 4;
 const THREADS: u32 = 128;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 8;
 
-/// The sizes of chunks, pieces and frames that kernels need. `Shape` in lz4_encode.cu.
+/// An argument of the kernels that encode LZ4 frames: the sizes of chunks, of the pieces into which chunks are cut, and
+/// of frames. `Shape` in lz4_encode.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Shape {

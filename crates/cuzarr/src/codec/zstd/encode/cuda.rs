@@ -31,13 +31,13 @@ const MADE_BYTES: usize = defined(HEADER, "CUZARR_ZSTD_MADE_BYTES") as usize;
 const STATES_BYTES: usize = 2 * 3;
 /// Number of bytes after the literals that may be read, because kernels read 16 bytes and more at a time.
 const READ_BEHIND_BYTES: usize = 32;
-/// Number of blocks whose chains of states one warp makes (zstd_chains.cu).
+/// Number of Zstandard blocks for which one warp computes the chains of the encoder's states (zstd_chains.cu).
 const CHAIN_BLOCKS: u32 = defined(include_str!("zstd_chains.cu"), "CUZARR_ZSTD_CHAIN_BLOCKS");
 /// Number of threads in a thread block, for kernels that run one thread block for each Zstandard block. `simt` uses
 /// fewer, because each thread is a fiber.
 const THREADS: u32 = defined(include_str!("zstd_codes.cu"), "CUZARR_ZSTD_THREADS");
 const SIMT_THREADS: u32 = 128;
-/// Maximum number of thread blocks in a grid. With more work, they stride.
+/// Maximum number of thread blocks in a grid; with more work, each thread block does several shares of it.
 const MOST_GROUPS: usize = 1 << 20;
 
 /// The arguments of all kernels that encode Zstandard frames: `ZstdEncode` in zstd_encode.cuh.

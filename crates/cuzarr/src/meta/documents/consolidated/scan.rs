@@ -34,7 +34,7 @@ pub(super) struct Member<'a> {
     pub name: Cow<'a, str>,
     pub value: Range<usize>,
     is_object: bool,
-    /// The range of the member's own member `node_type`, if it has one.
+    /// The range in the text where the value of this entry's member `node_type` lies, if the entry has that member.
     node_type: Option<Range<usize>>,
 }
 

@@ -164,7 +164,7 @@ mod edits {
         edit_consolidated(format, document, &changes).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
-    /// The entries of a document, found by parsing all of it.
+    /// The entries of the consolidated metadata in a stored document, found by parsing the whole document.
     fn entries(format: ZarrFormat, document: &[u8]) -> Object {
         let mut tree = Json::parse_object(document).unwrap();
         let mut take = |name: &str| match tree.swap_remove(name) {
