@@ -116,7 +116,7 @@ impl Chain {
         &self.bytes
     }
 
-    /// Whether elements have variable length. Decode them with [`Chain::decode_variable`].
+    /// Whether the elements of the chain's array have variable length. Decode them with [`Chain::decode_variable`].
     pub fn is_variable(&self) -> bool {
         self.spec.data_type.size_bytes().is_none()
     }

@@ -1,4 +1,4 @@
-//! Errors about encoded bytes, and functions that read a decoder without taking more memory than metadata allows.
+//! Makes errors about encoded bytes, and reads decoded bytes without taking more memory than metadata allows.
 
 use std::fmt;
 use std::io::Read;

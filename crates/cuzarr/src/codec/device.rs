@@ -24,8 +24,8 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of the status in which kernels report damage, one for each frame.
 pub const STATUS_BYTES: usize = 8;
 
-/// Exclusive upper limit of the encoded and of the decoded bytes of a frame for kernels, which count positions in 32
-/// bits.
+/// Exclusive upper limit of a frame's encoded and decoded bytes for kernels, which count positions in 32 bits; the host
+/// decodes larger frames.
 pub const MOST_FRAME_BYTES: usize = 1 << 31;
 
 /// Kernels that decode one kind of frame. One batch holds frames of all arrays with the same decoder. So if a codec's

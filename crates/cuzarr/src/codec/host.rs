@@ -1,4 +1,4 @@
-//! Codecs on the host: small traits for each side of a chain.
+//! Traits of codecs that run on the host: one trait for each kind, such as array→array and bytes→bytes codecs.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -15,7 +15,7 @@ pub enum Size {
 const MOST_GROWTH: u64 = 4;
 
 impl Size {
-    /// The maximum size, exact or not; `None` if metadata sets no bound.
+    /// The maximum number of bytes that data of this size may have; `None` if metadata sets no bound.
     pub fn bound(self) -> Option<u64> {
         match self {
             Size::Exact(bytes) | Size::AtMost(bytes) => Some(bytes),

@@ -18,8 +18,8 @@ pub(crate) use text::{Text, parse_object_apart};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Maximum nesting depth of arrays and objects in a document. Deeper documents are refused, so that recursion stays
-/// bounded.
+/// Maximum nesting depth of arrays and objects in a JSON document; deeper documents are refused, so that recursion
+/// stays bounded.
 const MAX_DEPTH: usize = 128;
 
 /// The members of an object, in the order of the document.

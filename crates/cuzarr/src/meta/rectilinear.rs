@@ -33,9 +33,10 @@ impl Run {
 /// How one dimension is divided into chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Edges {
-    /// Chunks of one length, as many as the array needs.
+    /// All chunks along the dimension have this length, and there are as many as the array needs.
     Even(u64),
-    /// The chunks in order, as runs of equal length. They cover the array, and may reach beyond its end.
+    /// The lengths of all chunks along the dimension in order, as runs of chunks of equal length. They cover the array,
+    /// and may reach beyond its end.
     Runs(Vec<Run>),
 }
 

@@ -32,7 +32,7 @@ const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> SmallFloat {
     SmallFloat { exponent_bits, mantissa_bits, bias, specials: Specials::Ieee }
 }
 
-/// IEEE 754 binary16.
+/// The format `float16`: IEEE 754 binary16.
 pub(crate) const FLOAT16: SmallFloat = ieee(5, 10);
 /// The format `bfloat16`: the upper half of a binary32.
 pub(crate) const BFLOAT16: SmallFloat = ieee(8, 7);

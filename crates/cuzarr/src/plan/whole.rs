@@ -7,7 +7,7 @@ use super::chunk_order::ChunkOrder;
 use super::options::PlanOptions;
 use super::source::{ChunkLayout, Source};
 
-/// Maximum number of shards that a call reads whole; if it needs more shards, it reads their indexes first.
+/// Maximum number of shards that are read whole at once; for a read of more shards, their indexes are read first.
 const MOST_SHARDS: u64 = 256;
 
 /// Maximum bytes of elements in a shard that is read whole; of a larger shard, the index is read first. Beyond this,

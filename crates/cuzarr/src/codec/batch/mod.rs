@@ -48,7 +48,7 @@ pub const HEADERS: &[Header] = &[
     header!("codec/batch/headers/headers.cuh"),
 ];
 
-/// Maximum number of frames in a batch, because the table that describes them goes through pinned memory.
+/// Maximum number of frames in a batch, whose table goes through pinned memory; a batch of more frames is refused.
 const MAX_UNITS: usize = 512 << 10;
 
 struct Running {
@@ -56,7 +56,7 @@ struct Running {
     done: Event,
 }
 
-/// Encoded frames in device memory, with those of their bytes or headers that are also in host memory.
+/// Encoded frames in device memory, and the bytes or headers of these frames that are also in host memory.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) host: HostCopy<'a>,

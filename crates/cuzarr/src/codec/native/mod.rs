@@ -51,7 +51,7 @@ pub(crate) struct Source<'a> {
     pub(crate) host: HostCopy<'a>,
 }
 
-/// Scratch memory for steps that decode no frames, as a multiple of the packed bytes.
+/// Scratch memory of decoding steps that decode no frames, as a multiple of a chunk's bytes after these steps.
 const PLAIN_SCRATCH_COPIES: u64 = 2;
 
 impl Native {

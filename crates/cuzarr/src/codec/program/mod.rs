@@ -234,7 +234,7 @@ impl Program {
         decode_passes(&self.passes[..host_passes], stored, decoded, all).map(drop)
     }
 
-    /// Decodes one stored chunk to a packed chunk, on the host.
+    /// Decodes one stored chunk on the host, to the packed bytes from which elements are then copied to the array.
     ///
     /// # Errors
     /// `ChunkCorrupt` or `ChecksumMismatch`, with the codec in the trail; the content of `packed` is then unspecified.
@@ -262,7 +262,7 @@ impl Program {
         decode_passes(&self.passes, stored, packed, wanted)
     }
 
-    /// Encodes one packed chunk to a stored chunk, on the host.
+    /// Encodes one chunk on the host, from its packed bytes, to which elements were copied from the array.
     ///
     /// # Errors
     /// `EncodeFailed`, with the codec in the trail; `InvalidArgument` when the size is not a packed chunk's.

@@ -1,4 +1,4 @@
-//! Codecs that run on the host, one after the other.
+//! The passes that the host runs over a whole chunk, one after the other: in most cases, one for each codec.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,7 +27,8 @@ pub(crate) enum Pass {
         decoded: usize,
         encoded: usize,
     },
-    /// Removes or adds the first byte of the codec `packbits`, which the tail cannot do.
+    /// Removes or adds the first byte of the codec `packbits`, which is not possible while elements are copied to the
+    /// array.
     BitsHeader(PackedBits),
 }
 

@@ -1,4 +1,4 @@
-//! The index of a shard, and shards made of encoded chunks.
+//! Reads and writes the index of a shard, and joins encoded inner chunks to shards.
 
 use super::Sharding;
 use crate::codec::damage::{corrupt, expect_encoded_size, unencodable};

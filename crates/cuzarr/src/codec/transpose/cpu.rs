@@ -1,4 +1,4 @@
-//! Transposes a whole chunk, for chains whose tail cannot do it.
+//! Transposes a whole chunk, for chains that cannot transpose while elements are copied between chunk and array.
 
 use crate::Result;
 use crate::codec::ChunkSpec;

@@ -1,4 +1,4 @@
-//! The order of coefficients in a stream: the tables of `zfp_order.cuh`.
+//! The order in which the coefficients of a zfp block are stored, from the tables in `zfp_order.cuh`.
 
 /// The CUDA header with the orders of coefficients, as text.
 const TEXT: &[u8] = include_bytes!("zfp_order.cuh");

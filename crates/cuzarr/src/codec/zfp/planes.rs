@@ -1,4 +1,4 @@
-//! Codes coefficients as bit planes, from the highest one down.
+//! Codes the coefficients of a zfp block as bit planes, from the highest plane down.
 //!
 //! ```text
 //! n = 0
@@ -21,7 +21,7 @@ pub(super) const MOST_VALUES: usize = 256;
 /// One bit of each coefficient, all of the same weight.
 type Plane = [u64; MOST_VALUES / 64];
 
-/// Which bit planes of a block are coded, and in how many bits.
+/// Which bit planes of a zfp block are coded, and in how many bits.
 #[derive(Clone, Copy)]
 pub(super) struct PlaneExtent {
     /// Number of bits of each coefficient of a block.

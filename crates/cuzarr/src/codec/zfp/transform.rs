@@ -1,10 +1,11 @@
-//! Transforms the integers of a block to coefficients, and back.
+//! Transforms the integers of a zfp block to coefficients, and coefficients back to integers.
 //!
 //! Both transforms lift four values along each axis. The lossy one is nearly orthogonal, and loses the lowest bits; the
 //! reversible one takes differences of differences.
 //! <https://zfp.readthedocs.io/en/latest/algorithm.html#lossy-compression>, steps 3 to 5.
 
-/// A type of integers that the values of a block are transformed as. Arithmetic wraps around.
+/// A type of integers that zfp transforms to coefficients: the values of a block, of 32 or 64 bits. Arithmetic wraps
+/// around.
 pub(super) trait Integer: Copy + Default {
     /// Number of bits of this integer type.
     const WIDTH: u32;
@@ -108,7 +109,7 @@ fn sum<I: Integer>([x, mut y, mut z, mut w]: [I; 4]) -> [I; 4] {
     [x, y, z, w]
 }
 
-/// Transforms all lines of a block along the axis whose neighbours are `stride` apart.
+/// Transforms all lines of four values of a zfp block along one axis, on which neighbours are `stride` apart.
 fn along<I: Integer>(block: &mut [I], stride: usize, lift: Lift<I>) {
     for lines in block.chunks_exact_mut(4 * stride) {
         for start in 0..stride {

@@ -21,7 +21,7 @@ use crate::meta::names::{ZARRAY, ZATTRS, ZGROUP, key};
 use crate::{Error, ErrorKind, Result};
 pub use edit::{EntryChange, edit_consolidated};
 
-/// Maximum number of names in the path of a node.
+/// Maximum number of names in the path of a node; a longer path in consolidated metadata is refused.
 const MAX_DEPTH: usize = 128;
 
 /// Consolidated metadata: the documents of all nodes below a group, by path relative to the group.

@@ -28,7 +28,7 @@ const MAX_SWAP_UNITS: usize = 1 << 16;
 /// The data type of an array's elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
-    /// One byte, 0 or 1.
+    /// A boolean, stored as one byte that is 0 or 1.
     Bool,
     /// 8-bit signed integer.
     Int8,
@@ -46,17 +46,17 @@ pub enum DataType {
     UInt32,
     /// 64-bit unsigned integer.
     UInt64,
-    /// IEEE 754 binary16.
+    /// A float of 16 bits: IEEE 754 binary16.
     Float16,
-    /// IEEE 754 binary32.
+    /// A float of 32 bits: IEEE 754 binary32.
     Float32,
-    /// IEEE 754 binary64.
+    /// A float of 64 bits: IEEE 754 binary64.
     Float64,
-    /// The upper half of a binary32.
+    /// The float `bfloat16`: the upper half of an IEEE 754 binary32.
     BFloat16,
-    /// Two binary32: real, imaginary.
+    /// A complex number: two IEEE 754 binary32, the real part first.
     Complex64,
-    /// Two binary64: real, imaginary.
+    /// A complex number: two IEEE 754 binary64, the real part first.
     Complex128,
     /// Numbers that can be moved but not calculated with: integers of less than 8 bits, floats of at most 8 bits,
     /// complex numbers of floats of at most 16 bits.
@@ -73,7 +73,7 @@ pub enum DataType {
     },
     /// Code points of 4 bytes, padded with zeros: v3 `fixed_length_utf32`, v2 `<U*`.
     FixedLengthUtf32 {
-        /// Bytes of one element: 4 for each code point, at least 4.
+        /// Size of one element in bytes: 4 for each code point, and at least 4.
         length_bytes: usize,
     },
     /// A point in time: an `i64` count of `scale_factor` units since 1970; `i64::MIN` is NaT.
@@ -95,9 +95,9 @@ pub enum DataType {
         /// The fields of the structure; at least one.
         fields: Vec<Field>,
     },
-    /// UTF-8 of any length: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
+    /// Strings of any length, in UTF-8: v3 `string`, v2 `|O` with the filter `vlen-utf8`.
     VariableString,
-    /// Bytes of any length: v3 `variable_length_bytes` and `bytes`, v2 `|O` with the filter `vlen-bytes`.
+    /// Byte strings of any length: v3 `variable_length_bytes` and `bytes`, v2 `|O` with the filter `vlen-bytes`.
     VariableBytes,
 }
 

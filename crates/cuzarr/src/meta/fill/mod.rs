@@ -37,8 +37,8 @@ pub enum FillValue {
     /// The bytes of one element in native (little-endian) order. For data types of variable length, the bytes of the
     /// value.
     Element(Vec<u8>),
-    /// v2 `null`: no value is defined. [`FillValue::element`] then returns the default of the data type, as zarr-python
-    /// does.
+    /// No fill value is defined, which v2 metadata states as `null`. [`FillValue::element`] then returns the default of
+    /// the data type, as zarr-python does.
     Undefined,
 }
 

@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Returns 16-bit numbers that grow in random steps: some parts compress, others are stored.
+/// Returns 16-bit numbers that grow in random steps, of which codecs compress some parts and store others.
 fn plain(size: usize, random: &mut Dice) -> Vec<u8> {
     let noise = 1 + random.below(200);
     let mut at = 0u16;

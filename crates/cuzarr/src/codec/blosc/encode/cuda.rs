@@ -180,8 +180,8 @@ impl BloscChunks {
     }
 }
 
-/// Copies pieces of `size_bytes` bytes each from `src` to `dst`, by one kernel launch for all pieces. `places` holds
-/// the offsets of each piece in `src` and `dst`.
+/// Copies pieces of `size_bytes` bytes each from offsets in `src` to offsets in `dst`. `places` holds the offsets of
+/// each piece in `src` and `dst`.
 fn copy_each(
     src: &Buffer,
     dst: &Buffer,

@@ -24,8 +24,8 @@ const SLOT_BYTES: usize = defined(HEADER, "CUZARR_DEFLATE_SLOT_BITS") as usize /
 const FEW: Measuring = Measuring { rounds: 2, warps: 8, inside_slots: 16, kernel: "deflate_measure_8" };
 const MANY: Measuring = Measuring { rounds: 4, warps: 4, inside_slots: 32, kernel: "deflate_measure_4" };
 const INSIDE_SLOTS_SIMT: u32 = 2;
-/// Decoded bytes of a batch below which more but smaller regions are decoded (`FEW`), so that the device has enough to
-/// do. `simt` has a smaller limit, so that tests take both ways.
+/// Decoded bytes of a batch below which the settings `FEW` are used, so that the device has enough to do. `simt` has a
+/// smaller limit, so that tests take both ways.
 const LITTLE_BYTES: usize = 32 << 20;
 const LITTLE_SIMT_BYTES: usize = 60_000;
 /// Encoded bytes per entry in the list of places where a deflate block may begin, by which the list's capacity is
