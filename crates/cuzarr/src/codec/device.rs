@@ -119,9 +119,9 @@ impl Deref for FrameDecoder {
 /// One frame: the range of its encoded bytes, and the range that its decoded bytes fill exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The range of the encoded bytes in the source.
+    /// The range of the frame's encoded bytes in the source buffer.
     pub src: Range<usize>,
-    /// The range of the decoded bytes in the target; ranges of different units must not overlap.
+    /// The range of the frame's decoded bytes in the target buffer; ranges of different units must not overlap.
     pub dst: Range<usize>,
 }
 

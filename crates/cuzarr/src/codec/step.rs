@@ -29,14 +29,14 @@ pub enum Step {
     Check {
         /// The kind of checksum that is verified.
         checksum: Checksum,
-        /// Where the checksum stands: at the start or the end.
+        /// Where the checksum stands: at the start or the end of the encoded bytes.
         location: Location,
     },
     /// Checks that the byte at the start or the end of the encoded bytes is the expected one.
     Header {
         /// The value that the byte must have.
         expected: u8,
-        /// Where the byte stands: at the start or the end.
+        /// Where the byte stands: at the start or the end of the encoded bytes.
         location: Location,
     },
     /// Undoes a byte shuffle, so that the bytes of each unit lie together again.
@@ -67,7 +67,7 @@ pub enum Step {
 /// A copy of all elements of a chunk that changes the elements or their order.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// How the input is packed, and the steps that each element goes through.
+    /// How elements are packed in the input, and the steps by which each element is changed.
     pub tail: Tail,
     /// The shape of the chunk after the step.
     pub shape: Vec<usize>,

@@ -24,17 +24,18 @@ pub enum Order {
 /// The codecs of an array, in the form of v3 or of v2 metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CodecsMetadata {
-    /// The chain of a v3 array, in order of encoding.
+    /// The codecs of a v3 array, in order of encoding.
     V3(Vec<Extension>),
     /// The filters, compressor, order and byte order of a v2 array.
     V2 {
-        /// Filters in order of encoding. Each has an `id`.
+        /// The filters of a v2 array, in order of encoding. Each has an `id`.
         filters: Vec<Map<String, Value>>,
-        /// The compressor, which is applied last. It has an `id`.
+        /// The compressor of a v2 array, which is applied after the filters. It has an `id`.
         compressor: Option<Map<String, Value>>,
         /// Order of the elements inside a chunk.
         order: Order,
-        /// Byte order of a plain data type. The fields of a structure have their own.
+        /// Byte order of the elements of a v2 array, if the data type is plain. The fields of a structure have their
+        /// own.
         endian: Endian,
     },
 }

@@ -108,7 +108,7 @@ pub(crate) fn members_to_text<'a>(
 pub(crate) enum Part<'a> {
     /// A parsed JSON value.
     Tree(&'a Json),
-    /// The members of an object.
+    /// A JSON object, given by its members.
     Object(&'a Object),
     /// JSON text, which is written as it is.
     Text(&'a str),

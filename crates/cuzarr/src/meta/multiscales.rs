@@ -45,7 +45,7 @@ pub struct ImageLevel {
 /// The coordinate systems of an image in OME-Zarr 0.6.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoordinateSystems {
-    /// The name of the system to which the transformations of all levels lead.
+    /// The name of the coordinate system to which the transformations of all levels lead.
     pub intrinsic: String,
     /// All coordinate systems of the image, unchanged from the attributes.
     pub systems: Vec<Map<String, Value>>,

@@ -31,7 +31,7 @@ pub struct Explanation {
     /// Where a write merges a chunk's old elements with new ones; `None` for reads and if each chunk is replaced as a
     /// whole. `None` for a read, and for a write that replaces each chunk as a whole.
     pub merging: Option<Merging>,
-    /// The speed estimates from which it was decided where to decode.
+    /// The estimated decoding speeds of device and host, from which it was decided which of the two decodes.
     pub decoding: Vec<Decoding>,
     /// Number of stored objects that the selection touches, including missing ones.
     pub objects: u64,

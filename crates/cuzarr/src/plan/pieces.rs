@@ -4,9 +4,9 @@
 /// The wanted elements along one dimension of a packed chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum PackedAxis {
-    /// `count` elements at equal distances of `distance` elements.
+    /// The wanted elements are `count` elements that lie `distance` elements apart.
     Even { count: u64, distance: u64 },
-    /// The sorted indices of the elements, if their distances differ.
+    /// The wanted elements do not lie at equal distances; these are their sorted indices.
     Listed(Vec<u64>),
 }
 
@@ -56,7 +56,8 @@ pub(crate) struct PieceLimits {
     pub gap_bytes: u64,
 }
 
-/// Divides the wanted elements of a chunk into pieces, in packed order.
+/// Divides the wanted elements of an uncompressed chunk into ranges of bytes to read ("pieces"), in the order of these
+/// bytes.
 pub(crate) fn divide(axes: &[PackedAxis], element_bytes: u64, limits: PieceLimits) -> Vec<Piece> {
     if axes.iter().any(|axis| axis.count() == 0) {
         return Vec::new();
@@ -85,8 +86,8 @@ struct PieceDivision<'a> {
 }
 
 impl PieceDivision<'_> {
-    /// Divides the elements from dimension `axis` on into pieces, in packed order. `above` fixes the elements in the
-    /// dimensions before, and `base` is their offset in elements.
+    /// Divides the wanted elements, from dimension `axis` of the chunk on, into ranges of bytes to read ("pieces").
+    /// `above` fixes the elements in the dimensions before, and `base` is their offset in elements.
     fn divide_axis(&mut self, axis: usize, base: u64, above: &mut Vec<(u64, u64)>) {
         if axis == self.axes.len() {
             return self.emit(base, 1, above.clone());

@@ -13,7 +13,7 @@ const MOST_INDEXES: usize = 4096;
 /// The read plans of all arrays of one call, sorted by groups of arrays whose chunks can share batches.
 pub struct Plans {
     plans: Vec<(usize, Plan)>,
-    /// For each array, where its plan is in `plans`.
+    /// For each array of the call, the index of its read plan in `plans`.
     places: Vec<usize>,
     /// Index in `plans` of the first plan whose chunks have not all been put into batches.
     at: usize,

@@ -7,7 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::meta::RegularGrid;
 use crate::plan::Selection;
 
-/// Size at which a region has enough chunks to keep every thread busy. Larger regions only help if they save reads.
+/// Size in bytes at which a region of an array has enough chunks to keep every thread busy. Larger regions only help if
+/// they save reads.
 const COMFORTABLE_BYTES: u64 = 128 << 20;
 
 /// One box of an array, which is processed on its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::divisor::Divisor;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The selection along one dimension: `count` elements `start`, `start + step`, …
+/// Which elements are selected along one dimension: `count` elements with the indices `start`, `start + step`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AxisSelection {
     /// Index of the first element that is selected.
@@ -42,7 +42,8 @@ pub enum SliceArg {
 pub enum AxisIndex {
     /// The selected elements lie at even distances.
     Range(AxisSelection),
-    /// The elements with these indices, in any order. An index may occur several times.
+    /// The elements with these indices along the dimension are selected, in any order. An index may occur several
+    /// times.
     List(Arc<[u64]>),
 }
 
@@ -65,7 +66,7 @@ pub struct Selection {
     parts: Parts,
 }
 
-/// The kinds of selections, each with what it selects.
+/// A selection by its kind: a box, the outer product of ranges and index lists, or points.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {
     /// A box: a range along each dimension.

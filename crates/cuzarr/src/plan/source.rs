@@ -157,7 +157,8 @@ impl Source {
         if shape == self.layout.levels[0].chunk_shape { Ok(Arc::clone(&self.layout)) } else { layout_of(&shape) }
     }
 
-    /// The grid of one level of chunks: 0 for objects, more for inner chunks of shards.
+    /// The grid of the chunks of one level: level 0 has the stored objects, higher levels have the inner chunks of
+    /// shards.
     pub(crate) fn cells(&self, level: usize) -> Cells<'_> {
         match &self.uneven {
             Some((grid, _)) if level == 0 => Cells::Uneven(grid),

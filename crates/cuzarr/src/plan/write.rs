@@ -24,7 +24,7 @@ const FREE_SLOTS_BYTES: u64 = 1 << 20;
 /// Memory that each variable-length element needs while it is written: its offsets in the old and in the new chunk. A
 /// plan cannot know the size of the element itself.
 const VARIABLE_PLACE_BYTES: u64 = 24;
-/// Number of extra copies of a chunk while it is encoded: packed bytes, and encoded bytes.
+/// Number of further copies of a chunk that memory holds while the chunk is encoded: its packed and its encoded bytes.
 const ENCODING_COPIES: u64 = 2;
 
 /// How many of a chunk's old elements a write must keep.
@@ -105,7 +105,7 @@ impl WritePlan {
         Ok(WritePlan { source, selection, order })
     }
 
-    /// For each object that the write touches, its coordinates in the array's grid.
+    /// Returns the coordinates, in the array's grid, of each stored object that the write touches.
     pub(crate) fn positions(&self) -> impl Iterator<Item = Vec<u64>> + '_ {
         self.order.walk_all(self.source.cells(0)).map(|cell| cell.at)
     }

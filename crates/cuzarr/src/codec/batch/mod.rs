@@ -239,14 +239,14 @@ impl Batch {
         self.len == 0
     }
 
-    /// Device memory, in bytes, that a run takes besides source and target.
+    /// Device memory, in bytes, that one run of this batch takes besides encoded and decoded frames.
     pub fn scratch_bytes(&self) -> usize {
         let most = self.parts.iter().map(|part| part.decode.scratch_bytes()).max().unwrap_or(0);
         most + self.len * STATUS_BYTES
     }
 
-    /// Puts the decoding of all frames on `stream`, without waiting for it. A damaged frame leaves arbitrary bytes in
-    /// its target; other frames are not affected.
+    /// Launches the decoding of all frames of the batch on `stream`, without waiting for the result. A damaged frame
+    /// leaves arbitrary bytes in its target; other frames are not affected.
     ///
     /// # Errors
     /// `MemorySpace` for a stream of another device, `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.
@@ -269,8 +269,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Waits for the last run, and returns for each frame whether it was decoded. `ChunkCorrupt` names the byte of the
-    /// frame where the damage was found; `Unsupported` names a container or compressor that only the host decodes.
+    /// Waits for the batch's last run, and returns for each frame whether it was decoded. `ChunkCorrupt` names the byte
+    /// of the frame where the damage was found; `Unsupported` names a container or compressor that only the host
+    /// decodes.
     ///
     /// # Errors
     /// `DeviceFailed`; `InvalidArgument` when the batch was not run.

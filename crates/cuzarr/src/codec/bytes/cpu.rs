@@ -14,7 +14,7 @@ use crate::meta::SwapUnit;
 pub(crate) struct Bytes {
     pub(super) size_bytes: usize,
     pub(super) element_bytes: usize,
-    /// The parts of each element whose bytes are reversed.
+    /// Where in each element the groups of bytes lie that are reversed, such as the numbers of a structure.
     pub(super) units: Vec<SwapUnit>,
     /// Number of bytes that are reversed together, if it is the same in the whole element; 1 if nothing is reversed.
     pub(crate) uniform: Option<usize>,

@@ -58,7 +58,8 @@ impl NativeEncoder {
         Ok(NativeEncoder { encoder: Arc::clone(encoder), undo, checksum })
     }
 
-    /// Puts the encoding of chunks on `stream`. Chunks of nothing but the fill value (`blank`) are left out.
+    /// Launches on `stream` the encoding of packed chunks to frames. Chunks of nothing but the fill value (`blank`) are
+    /// left out.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -424,13 +424,14 @@ impl NativeBatch {
         self.memory_bytes
     }
 
-    /// The memory of the packed chunks, and the offset at which each begins. They are there once the batch has run.
+    /// The device memory in which the last step puts the packed chunks, and the offset at which each chunk begins. They
+    /// are there once the batch has run.
     pub(crate) fn packed(&self) -> (&Buffer, impl ExactSizeIterator<Item = usize>) {
         (&self.chunks.buffer, self.chunks.ranges.iter().map(|range| range.start))
     }
 
-    /// Puts all steps on `stream`, without waiting for them. A damaged chunk leaves arbitrary packed bytes; other
-    /// chunks are not affected.
+    /// Launches all decoding steps of the batch on `stream`, without waiting for them. A damaged chunk leaves arbitrary
+    /// packed bytes; other chunks are not affected.
     ///
     /// # Errors
     /// Those of [`Batch::run`].
@@ -452,8 +453,8 @@ impl NativeBatch {
         Ok(())
     }
 
-    /// Waits for the last run, and returns for each chunk whether it was decoded. An error comes from the first codec
-    /// that refused the chunk; its name is in the trail.
+    /// Waits for the batch's last run, and returns for each chunk whether it was decoded. An error comes from the first
+    /// codec that refused the chunk; its name is in the trail.
     ///
     /// # Errors
     /// Those of [`Batch::check`].

@@ -42,7 +42,7 @@ pub(crate) struct Native {
     packed_bytes: usize,
 }
 
-/// The chunks before a device's first step: ranges of one buffer.
+/// The stored chunks with which a device's decoding steps begin, as ranges of one buffer.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Buffer,
     pub(crate) ranges: Vec<Range<usize>>,

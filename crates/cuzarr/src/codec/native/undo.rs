@@ -122,7 +122,7 @@ impl Undo {
         steps + self.conversions() * STATUS_BYTES
     }
 
-    /// Puts all steps on `stream`, over the packed chunks of `src`. Returns the chunks that become frames.
+    /// Launches all inverse steps on `stream`, for the packed chunks of `src`. Returns the chunks that become frames.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

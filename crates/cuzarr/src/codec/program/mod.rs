@@ -88,7 +88,7 @@ pub(crate) struct Division {
 }
 
 impl Division {
-    /// The device's decoding steps, if no pass of decoding runs on the host.
+    /// The device's decoding steps, if the device runs all decoding passes; `None` if the host runs some.
     pub(crate) fn whole(self) -> Option<Native> {
         self.native.filter(|_| self.host_passes == 0)
     }

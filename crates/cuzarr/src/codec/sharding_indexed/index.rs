@@ -145,7 +145,7 @@ impl Sharding {
 
 /// Where inner chunks lie in a shard that is being written chunk by chunk.
 pub(crate) struct Layout {
-    /// Number of inner chunks that have been placed.
+    /// Number of inner chunks that already have a place in the shard.
     at: usize,
     end: u64,
     entries: Vec<[u64; 2]>,

@@ -180,7 +180,7 @@ impl ReadPlacement {
         self.via_host.places(chain, self.device)
     }
 
-    /// The speed estimates from which it was decided where to decode.
+    /// The estimated decoding speeds of device and host, from which it was decided which of the two decodes.
     pub(crate) fn estimates(&self, program: Option<&Program>) -> Vec<Decoding> {
         let (Some((costs, load)), Some(program)) = (&self.weighed, program) else { return Vec::new() };
         let estimates = program.frames().map(|(decoder, frame_bytes)| {
@@ -208,8 +208,8 @@ impl Resident {
         (resident.device_bytes(program.packed_size_bytes(), 1) <= memory_limit_bytes).then_some(resident)
     }
 
-    /// Device memory that a batch of `chunks` chunks or pieces needs. If stored bytes are larger than packed bytes, the
-    /// difference comes on top.
+    /// Device memory, in bytes, that a batch of `chunks` chunks or pieces of chunks needs. If stored bytes are larger
+    /// than packed bytes, the difference comes on top.
     pub(crate) fn device_bytes(&self, packed_bytes: usize, chunks: usize) -> u64 {
         let packed = packed_bytes as u64;
         match self {
@@ -234,15 +234,15 @@ fn load(program: &Program, given: &Circumstances) -> Load {
 
 /// Which decoding passes of a program run on the host in a read, and which kernels run the other passes.
 struct Divided {
-    /// Number of passes that run on the host.
+    /// Number of decoding passes that the host runs over each chunk, if kernels run the rest.
     host_passes: usize,
-    /// The kernels that run the other passes; `None` if the host runs all.
+    /// The kernels that run the remaining decoding passes on the device; `None` if the host runs all passes.
     native: Option<Arc<Native>>,
     via_host: ViaHost,
 }
 
-/// Divides the program's passes between host and device. If there is too little memory for kernels, all run on the
-/// host.
+/// Decides which decoding passes of the program the host runs, and which the device. If there is too little memory for
+/// kernels, all run on the host.
 fn divide(program: &Program, given: &Circumstances, costs: &Costs, load: Load) -> Divided {
     let Division { host_passes, native, via_host } = match given.force_device {
         true => program.divide(&leave_nothing),

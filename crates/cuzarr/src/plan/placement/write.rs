@@ -33,8 +33,8 @@ const CHUNK_ALIGNMENT_BYTES: usize = 256;
 const DOWNLOADS: usize = 2;
 /// Number of slabs in which old elements of merged chunks go to the device: one is filled while the other is copied.
 const UPLOADS: usize = 2;
-/// Number of parts of large objects that one slab of pinned memory holds. Threads can write parts at the same time only
-/// if they belong to different objects.
+/// Number of parts of large objects that one slab (a piece of pinned memory) holds. Threads can write parts at the same
+/// time only if they belong to different objects.
 const PARTS_A_SLAB: usize = 4;
 
 /// The facts about a write from which it is decided where its chunks are encoded.

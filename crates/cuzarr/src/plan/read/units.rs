@@ -29,7 +29,7 @@ impl Plan {
         }
     }
 
-    /// Adds the units that read a stored chunk: the whole chunk, or pieces of it if its stored bytes are packed bytes.
+    /// Adds the units that read a stored chunk: the whole chunk, or pieces of it if it is uncompressed.
     pub(super) fn plan_chunk(&mut self, found: &Found, spot: &Spot, layout: &Arc<ChunkLayout>) -> Result<()> {
         let packed = &layout.packed;
         let whole_bytes = packed.size_bytes as u64;

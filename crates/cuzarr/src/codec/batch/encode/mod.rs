@@ -98,7 +98,7 @@ impl EncodeBatch {
         encoder.memory_bytes(row).saturating_add(row.count.saturating_mul(3 * SIZE_BYTES))
     }
 
-    /// Puts the encoding of all chunks on `stream`, without waiting for it.
+    /// Launches the encoding of all chunks of the batch on `stream`, without waiting for the result.
     ///
     /// # Errors
     /// `OutOfMemory`, `LibraryMissing`, `KernelCompileFailed`, `DeviceFailed`.

@@ -19,7 +19,7 @@ const BYTES_PER_PIECE: usize = 1 << 10;
 /// [`HeaderWalk::threads`] of them.
 const THREADS: u32 = 128;
 
-/// The list that a kernel appends header pieces to: `HeaderList` in headers.cuh.
+/// A list in device memory to which a kernel appends copies of the headers inside frames: `HeaderList` in headers.cuh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct List {
