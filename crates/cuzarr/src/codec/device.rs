@@ -317,7 +317,7 @@ pub trait DeviceEncoder: Send + Sync + fmt::Debug {
 /// How many chunks lie in one buffer, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRow {
-    /// The device whose memory the buffer is.
+    /// The device in whose memory the buffer with the chunks lies.
     pub device: Device,
     /// Number of chunks in the buffer.
     pub count: usize,

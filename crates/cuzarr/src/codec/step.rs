@@ -34,7 +34,7 @@ pub enum Step {
     },
     /// Checks that the byte at the start or the end of the encoded bytes is the expected one.
     Header {
-        /// The value that the byte must have.
+        /// The value that the byte at the start or the end of the encoded bytes must have.
         expected: u8,
         /// Where the byte stands: at the start or the end of the encoded bytes.
         location: Location,
@@ -123,7 +123,7 @@ impl Step {
 pub enum Location {
     /// The checksum or header stands before the data.
     Start,
-    /// The checksum or header stands behind the data.
+    /// The checksum or header stands after the data.
     End,
 }
 

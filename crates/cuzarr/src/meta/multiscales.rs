@@ -10,11 +10,11 @@ use crate::{Error, ErrorKind, Result};
 /// The convention by which a group's attributes describe an image with several resolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiscaleConvention {
-    /// OME-Zarr up to 0.4: the attributes `multiscales` and `omero`.
+    /// The convention OME-Zarr up to 0.4, with the attributes `multiscales` and `omero`.
     OmeAttributes,
-    /// OME-Zarr from 0.5 on: the same names as members of the attribute `ome`.
+    /// The convention OME-Zarr from 0.5 on, with `multiscales` and `omero` as members of the attribute `ome`.
     OmeMember,
-    /// GeoZarr: the attribute `multiscales` with a `layout`.
+    /// The convention GeoZarr, with an attribute `multiscales` that has a `layout`.
     Layout,
 }
 

@@ -239,9 +239,9 @@ impl Plan {
         Ok(Plan::of(source, orders, goals, options))
     }
 
-    /// Plans a read of several boxes of the array in order. A batch may hold the end of one box and the beginning of
-    /// the next, but each box is complete before the next one begins. The first index of each `Place` is the number of
-    /// its box.
+    /// Plans a read of several boxes of the array, one box after the other. A batch may hold the end of one box and the
+    /// beginning of the next, but each box is complete before the next one begins. The first index of each `Place` is
+    /// the number of its box.
     ///
     /// # Errors
     /// `SelectionInvalid` when a selection does not fit the array, or is not a box of all its dimensions.

@@ -1,5 +1,6 @@
-//! Regions: the boxes in which an array is processed. Each has whole stored objects of the target, as many as the
-//! budget allows. Their shape is chosen so that source chunks are read as few times as possible.
+//! Regions: the boxes into which an array is divided, to be processed one at a time. Each has whole stored objects of
+//! the target, as many as the budget allows. Their shape is chosen so that source chunks are read as few times as
+//! possible.
 
 use std::fmt;
 

@@ -87,7 +87,7 @@ impl Selection {
         Ok(Selection { parts: Parts::Box(axes) })
     }
 
-    /// Makes the outer product of one range or list per dimension.
+    /// Makes a selection that is the outer product of one range or index list per dimension.
     ///
     /// # Errors
     /// Those of [`Selection::new`].

@@ -119,7 +119,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Describes an array whose objects have one shape.
+    /// Describes an array whose stored objects (chunks or shards) all have one shape.
     pub(crate) fn new(shape: Vec<u64>, key: KeyOf, layout: Arc<ChunkLayout>) -> Source {
         Source { shape, key, layout, uneven: None }
     }
@@ -130,7 +130,8 @@ impl Source {
         Source { shape, key, ..self.clone() }
     }
 
-    /// Describes the same array with the uneven grid `grid`. The source's own layout stays that of the largest object.
+    /// Returns the description of this array with the uneven grid `grid`, whose objects differ in shape. The source's
+    /// own layout stays that of the largest object.
     #[must_use]
     pub(crate) fn with_grid(self, grid: &RectilinearGrid, layout_of: LayoutOf) -> Source {
         let is_even = (0..grid.ndim()).all(|dim| grid.even_edge(dim).is_some());

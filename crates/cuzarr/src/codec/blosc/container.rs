@@ -18,7 +18,7 @@ const TEXT: &str = include_str!("blosc.cuh");
 pub(crate) const HEADER_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_HEADER") as usize;
 /// The version of the Blosc container that is written; version 1 is read, too.
 pub(super) const VERSION: u8 = 2;
-/// Maximum number of streams that a block is split into.
+/// Maximum number of streams that a Blosc block is split into; blocks of elements with more bytes are one stream.
 pub(super) const MAX_SPLITS: usize = defined(TEXT, "CUZARR_BLOSC_MOST_SPLITS") as usize;
 /// Minimum decoded bytes of each stream of a split block; a block whose streams would be smaller is one stream.
 pub(super) const MIN_SPLIT_BYTES: usize = defined(TEXT, "CUZARR_BLOSC_LEAST_SPLIT") as usize;

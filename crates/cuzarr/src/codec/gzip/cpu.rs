@@ -142,7 +142,7 @@ fn wrong_checksum(at: usize) -> Error {
     Error::new(ErrorKind::ChecksumMismatch, format!("byte {at}: the checksum there is not that of the data"))
 }
 
-/// Encodes a zlib stream.
+/// Encodes `decoded` to a zlib stream at compression level `level`.
 pub(crate) fn zlib_encode(decoded: &[u8], level: i32) -> Result<Vec<u8>> {
     with_compressor(level, |compressor| {
         let mut encoded = vec![0; compressor.zlib_compress_bound(decoded.len())];

@@ -111,7 +111,7 @@ fn segments_in_parts(segments: usize, parts: usize, tiles: usize) -> usize {
 /// A range of output that is decoded alone: where its literals and matches are read, and where its bytes are written.
 #[derive(Clone, Debug)]
 pub(crate) struct LzUnit {
-    /// The range of decoded bytes in the target.
+    /// The range of the target buffer that the unit's decoded bytes fill.
     pub(crate) dst: Range<usize>,
     /// Where the unit's literals begin in the source.
     pub(crate) literals: u64,
@@ -124,7 +124,7 @@ pub(crate) struct LzUnit {
     pub(crate) status: u32,
 }
 
-/// Consecutive tiles of a unit, which are decoded in order. `LzChain` in lz_chains.cuh.
+/// Consecutive tiles (pieces of decoded bytes) of one unit, which are decoded in order. `LzChain` in lz_chains.cuh.
 #[derive(Clone, Debug)]
 struct LzChain {
     dst: u64,

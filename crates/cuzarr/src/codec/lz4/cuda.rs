@@ -143,7 +143,7 @@ impl Decode for Lz4Frames {
 }
 
 impl Lz4Blocks {
-    /// Puts the decoding of all blocks on the stream of `task`.
+    /// Launches the decoding of all LZ4 blocks on the stream of `task`.
     ///
     /// # Errors
     /// Those of [`Decode::launch`].

@@ -79,7 +79,7 @@ pub(super) struct Encoded {
 /// Which passes of a program run on the host for a read, and which on the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
-    /// How many passes the host runs first, chunk by chunk.
+    /// How many decoding passes the host runs over each chunk, before the device runs the others.
     pub(crate) host_passes: usize,
     /// The passes after those of the host, which the device runs for many chunks at once; `None` if there are none.
     pub(crate) native: Option<Native>,

@@ -11,7 +11,7 @@ use crate::codec::step::PackedBits;
 use crate::codec::{packbits, scratch};
 use crate::{Result, ResultExt};
 
-/// Something that the host runs over a whole chunk: in most cases, one codec.
+/// One pass of the host over a whole chunk, which decodes or encodes it: in most cases, one codec.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     Bytes {

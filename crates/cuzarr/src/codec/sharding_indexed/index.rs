@@ -116,7 +116,7 @@ impl Sharding {
         Ok(pieces)
     }
 
-    /// The layout of a shard that has no inner chunk yet.
+    /// Returns the layout of a new shard, in which no inner chunk has a place yet.
     pub(crate) fn layout(&self) -> Layout {
         let end = if self.index_at_start { self.index_size_bytes } else { 0 };
         Layout { at: 0, end, entries: vec![[EMPTY, EMPTY]; self.len()] }

@@ -32,7 +32,7 @@ pub(super) struct Parameters {
 pub(super) struct ZfpValues {
     /// Number of dimensions of a zfp block.
     pub(super) ndim: usize,
-    /// Number of bits of a value.
+    /// Number of bits of one value in a zfp block.
     pub(super) width: u32,
     /// For floats, the number of bits of an exponent; else `None`.
     pub(super) exponent_bits: Option<u32>,
@@ -103,7 +103,7 @@ impl Parameters {
         (self.least_bits == self.most_bits && !self.is_reversible()).then_some(self.most_bits)
     }
 
-    /// Maximum number of bits of a block with these parameters.
+    /// Maximum number of bits of a zfp block with these parameters.
     pub(super) fn bound_bits(&self, values: ZfpValues) -> u32 {
         let planes = if self.is_reversible() { values.width } else { self.planes.min(values.width) };
         let needed = values.header_bits(self.is_reversible()) + values.count() * (planes + 1);

@@ -24,11 +24,11 @@ type Plane = [u64; MOST_VALUES / 64];
 /// Which bit planes of a zfp block are coded, and in how many bits.
 #[derive(Clone, Copy)]
 pub(super) struct PlaneExtent {
-    /// Number of bits of each coefficient of a block.
+    /// Number of bits of each coefficient of a zfp block.
     pub(super) width: u32,
-    /// Maximum number of bit planes of a block that are coded.
+    /// Maximum number of bit planes of a zfp block that are coded.
     pub(super) planes: u32,
-    /// Maximum number of bits that all planes together are coded in.
+    /// Maximum number of bits that all bit planes of a zfp block together are coded in.
     pub(super) most_bits: u32,
 }
 

@@ -22,7 +22,7 @@ use crate::codec::size::Size;
 use crate::codec::threads::threads;
 use crate::{Error, ErrorKind, Result};
 
-/// How a frame is divided into blocks.
+/// The sizes of the blocks into which an encoder divides a Zstandard frame.
 #[derive(Clone, Copy)]
 struct ZstdBlocks {
     /// Maximum bytes that a block decodes to; 0 for the format's limit, 128 KiB.

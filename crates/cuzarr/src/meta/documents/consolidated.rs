@@ -38,9 +38,9 @@ pub struct Consolidated {
 /// The entry of one node in consolidated metadata: where its documents are.
 #[derive(Clone, Debug)]
 enum Entry {
-    /// The documents are in the text of the stored document, at these ranges.
+    /// The node's documents lie in the text of the stored document, at these ranges.
     Found { is_array: bool, document: Range<usize>, zattrs: Option<Range<usize>> },
-    /// The documents are in memory, because a caller gave them.
+    /// The node's documents are in memory, because a caller gave them.
     Given(Box<NodeDocuments>),
 }
 

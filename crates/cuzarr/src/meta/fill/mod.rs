@@ -27,8 +27,8 @@ use super::small_float::{BFLOAT16, FLOAT16, SmallFloat};
 use super::{ZarrFormat, invalid};
 use crate::{Error, ErrorKind, Result, ResultExt};
 
-/// Largest integer up to which floats represent all integers exactly. A larger float in JSON may stand for another
-/// integer.
+/// Largest integer up to which 64-bit floats represent all integers exactly. A larger float in JSON may stand for
+/// another integer.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The value of elements that were never written.

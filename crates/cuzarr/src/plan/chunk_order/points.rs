@@ -33,7 +33,7 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// Groups points by chunk.
+    /// Groups selected points by the chunk in which each lies.
     ///
     /// # Errors
     /// `SelectionInvalid` when a point lies outside; `Unsupported` when 128 bits cannot count the chunks.
@@ -102,7 +102,7 @@ impl Points {
         self.indices.len()
     }
 
-    /// The number of points.
+    /// Number of selected points.
     pub(super) fn len(&self) -> usize {
         self.list.all().len()
     }

@@ -105,7 +105,7 @@ impl Route {
         }
     }
 
-    /// The route's name, for explanations.
+    /// The name of this route of a read, which explanations show, such as `kernels`.
     fn name(&self) -> &'static str {
         match self {
             Route::Host => "host",
@@ -170,7 +170,7 @@ impl ReadPlacement {
         ReadPlacement { weighed: Some((costs, load)), ..by(route, batch_bytes, via_host) }
     }
 
-    /// The route's name, for explanations.
+    /// The name of the read's route, which explanations show, such as `kernels`.
     pub(crate) fn route_name(&self) -> &'static str {
         self.route.name()
     }

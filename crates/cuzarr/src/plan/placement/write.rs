@@ -168,7 +168,7 @@ impl WritePlacement {
         self.left
     }
 
-    /// The route's name, for explanations.
+    /// The name of the write's route, which explanations show, such as `kernels`.
     pub(crate) fn route_name(&self) -> &'static str {
         match &self.route {
             WriteRoute::Variable => "variable",

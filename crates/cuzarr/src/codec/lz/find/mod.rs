@@ -67,7 +67,7 @@ impl Blocks {
         Blocks { sizes: task.sizes.address(), ..*self }
     }
 
-    /// Number of blocks in all chunks together.
+    /// Number of blocks to be searched for repeated bytes, in all chunks together.
     pub(crate) fn count(&self) -> usize {
         self.chunks as usize * self.chunk_blocks as usize
     }
