@@ -35,8 +35,8 @@ impl Run {
 pub enum Edges {
     /// All chunks along the dimension have this length, and there are as many as the array needs.
     Even(u64),
-    /// The lengths of all chunks along the dimension in order, as runs of chunks of equal length. They cover the array,
-    /// and may reach beyond its end.
+    /// All chunks along the dimension in order, as runs of chunks of equal length. They cover the array, and may reach
+    /// beyond its end.
     Runs(Vec<Run>),
 }
 

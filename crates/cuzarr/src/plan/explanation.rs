@@ -24,7 +24,8 @@ pub struct Explanation {
     pub device: String,
     /// The selection that would be read or written.
     pub selection: String,
-    /// How chunks get to their destination: `host`, `small`, `variable`, `kernels`, `resident`, or two of these.
+    /// How chunks get to their destination: `host`, `small`, `variable`, `kernels`, `resident`, or steps such as `host,
+    /// then kernels`.
     pub route: String,
     /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,

@@ -10,8 +10,8 @@ use super::source::{ChunkLayout, Source};
 /// Maximum number of shards that are read whole at once; for a read of more shards, their indexes are read first.
 const MOST_SHARDS: u64 = 256;
 
-/// Maximum bytes of elements in a shard that is read whole; of a larger shard, the index is read first. Beyond this,
-/// reading on takes longer than another request.
+/// Maximum bytes of elements in a shard that is read whole; in a larger shard, reading on takes longer than another
+/// request.
 const SMALL_SHARD_BYTES: u64 = 4 << 20;
 
 /// Maximum bytes that encoding adds to an incompressible chunk, besides a sixteenth of the chunk's size.

@@ -1,5 +1,5 @@
-//! Decides which codecs of a chain run while elements are copied between packed chunks and arrays (in the tail): those
-//! that only move or map elements.
+//! Decides which codecs of a chain run in the tail, the copy of elements between packed chunks and arrays. These are
+//! codecs that only move or map elements.
 
 use cuzarr_device::{ElementStep, Packing};
 
@@ -7,8 +7,8 @@ use crate::codec::chain::{Chain, Serializer};
 use crate::codec::host::TailPart;
 use crate::codec::step::PackedBits;
 
-/// The codecs that are applied while elements are copied between packed chunks and arrays (by the tail): how many of
-/// each kind, counted from the array.
+/// The codecs of a chain that run in the tail, the copy of elements between packed chunks and arrays: how many of each
+/// kind, counted from the array.
 #[derive(Clone, Debug)]
 pub(crate) struct TailSplit {
     pub(crate) arrays: usize,

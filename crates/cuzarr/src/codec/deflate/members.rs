@@ -11,6 +11,7 @@ use crate::codec::batch::Unit;
 const HEADER_BYTES: usize = 12;
 const TRAILER_BYTES: usize = 8;
 /// Maximum number of gzip members in a frame that is split into members, besides one for each `BYTES_PER_MEMBER` bytes.
+/// bgzip's members have about 20 KiB.
 const MOST_MEMBERS: usize = 64;
 const BYTES_PER_MEMBER: usize = 512;
 

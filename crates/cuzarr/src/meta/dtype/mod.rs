@@ -441,7 +441,8 @@ fn checked_fields_size_bytes(fields: &[Field]) -> Result<usize> {
     Ok(size)
 }
 
-/// A short text for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b: float64[2, 3])`.
+/// Writes a data type as a short text for people: `float32`, `raw_bytes(8)`, `datetime64[10us]`, `struct(a: int32, b:
+/// float64[2, 3])`.
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |f: &mut fmt::Formatter<'_>, kind: &str, unit: TimeUnit, scale_factor: u32| match scale_factor {

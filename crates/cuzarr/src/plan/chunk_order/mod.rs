@@ -316,8 +316,8 @@ impl Along {
     }
 }
 
-/// How the points within a chunk are sorted for reading: by element in uncompressed chunks, of which only the parts
-/// with points are read.
+/// How the points within a chunk are sorted for reading: by element if the chunk is uncompressed, because then only the
+/// parts with points are read.
 fn of_read(source: &Source) -> Within {
     if source.layout().packed.stored_is_packed { Within::ByElem } else { Within::Rising }
 }

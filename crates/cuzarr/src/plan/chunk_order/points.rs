@@ -141,8 +141,8 @@ impl Points {
 
 /// How the array indices of a point determine the number of its chunk, and of its element in that chunk.
 struct Ways {
-    /// For each dimension, how an index along it adds to the numbers of chunk and element; in the order of the packed
-    /// chunk, the outermost first.
+    /// For each dimension, how an index along it adds to the numbers of chunk and element. The dimensions are in the
+    /// order of the packed chunk, the outermost first.
     axes: Vec<Way>,
     /// The number of chunks in the array. Chunks are counted shard by shard, and chunk by chunk inside a shard.
     chunks: u128,

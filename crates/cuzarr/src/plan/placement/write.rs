@@ -370,8 +370,8 @@ fn merging_place(
     }
 }
 
-/// Device memory for decoding one old chunk, beside the memory for encoding it again: stored bytes, packed bytes, and
-/// scratch memory of the decoder.
+/// Device memory, in bytes, that a merge takes for decoding one old chunk: its stored and packed bytes, and the
+/// decoder's scratch memory.
 fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
     let copies = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_add(1);
     padded(old_bound_bytes(encoder, packed_bytes))

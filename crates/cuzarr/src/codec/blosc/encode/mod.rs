@@ -45,8 +45,8 @@ impl BloscLayout {
         self.chunk_bytes % self.block_bytes
     }
 
-    /// How the streams of the chunks in `row` lie in memory for their encoders: those of whole blocks, and those of
-    /// short last blocks.
+    /// How the streams of the chunks in `row` lie in memory: one row for the streams of whole Blosc blocks, one for
+    /// those of short last blocks.
     fn rows(&self, row: &ChunkRow) -> [ChunkRow; 2] {
         let stride = |bytes: usize| bytes.next_multiple_of(STREAM_ALIGNMENT_BYTES);
         let of = |count, bytes| ChunkRow { device: row.device, count, stride_bytes: stride(bytes) };

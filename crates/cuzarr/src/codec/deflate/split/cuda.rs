@@ -103,8 +103,8 @@ struct Measuring {
     kernel: &'static str,
 }
 
-/// How the frames of a batch are split for decoding by many warps: the lists that kernels need, and the copies of
-/// matches that follow.
+/// A plan for decoding each frame of a batch by many warps: the lists that kernels need, and the engine that copies
+/// matches.
 pub(in crate::codec::deflate) struct DeflateSplit {
     lists: Lists,
     engine: lz::LzEngine,
