@@ -70,7 +70,8 @@ const WHOLE_SHARE: u64 = 8;
 /// The chunk layouts that were made for one array, keyed by the shape of the stored object (chunk or shard).
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
-/// Maximum number of layouts that an array keeps, for objects of different shapes.
+/// Maximum number of chunk layouts that an array keeps, one for each shape of its stored objects; beyond it, all are
+/// dropped.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
@@ -116,7 +117,7 @@ impl Binding {
         source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
     }
 
-    /// Binds the codecs again, to another device or another element type.
+    /// Binds the array's codec chain again, to another device or for another element type.
     fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
         let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
         Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
@@ -234,12 +235,12 @@ impl Access {
         &self.source
     }
 
-    /// The bytes of the fill value.
+    /// The bytes of one element that has the array's fill value.
     pub fn fill(&self) -> &[u8] {
         &self.fill
     }
 
-    /// The element type on devices; `None` for elements of variable length.
+    /// The type that the array's elements have in device memory; `None` for elements of variable length.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
@@ -320,7 +321,7 @@ impl Access {
         PlanOptions { whole_chunks_bytes: cached.map_or(0, |_| options.chunk_cache_bytes / WHOLE_SHARE), ..limits }
     }
 
-    /// The array's shard indexes that are kept between calls.
+    /// The array's shard indexes that are kept in memory between calls.
     pub(crate) fn indexes(&self) -> &Indexes {
         &self.indexes
     }

@@ -14,9 +14,9 @@ use crate::store::{Traffic, TrafficCounts};
 /// A stage of a read or write, whose time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Reading from the store.
+    /// The stage in which stored bytes are read from the store.
     Fetch,
-    /// Decoding on the host.
+    /// The stage in which chunks are decoded, by the host or by kernels.
     Decode,
     /// Copying host memory to device memory.
     Upload,
@@ -28,9 +28,9 @@ pub enum Stage {
     Gather,
     /// Copying device memory to host memory.
     Download,
-    /// Encoding on the host.
+    /// The stage in which chunks are encoded, by the host or by kernels.
     Encode,
-    /// Writing to the store.
+    /// The stage in which encoded chunks and shards are written to the store.
     Flush,
 }
 
@@ -67,7 +67,7 @@ impl Stage {
 /// The time and the bytes of one stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageReport {
-    /// Bytes that the stage produced.
+    /// Bytes that the stage read, moved, decoded or wrote; for the stage `encode`, the bytes before encoding.
     pub size_bytes: u64,
     /// Seconds that the stage took, summed over all threads or over a device's streams.
     pub seconds: f64,
@@ -86,7 +86,7 @@ pub struct Span {
     pub start_ns: u64,
     /// When the step ended, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes that this step of the call produced.
+    /// Bytes that this step read, moved, decoded or wrote; for a step of the stage `encode`, the bytes before encoding.
     pub size_bytes: u64,
 }
 
@@ -184,7 +184,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Counters of a running call, which all threads update.
+/// The times, bytes and counts of a running call for each of its stages, which all threads of the call update.
 pub(crate) struct Counters {
     begun: Instant,
     traffic: Traffic,
@@ -247,7 +247,7 @@ impl Busy {
     }
 }
 
-/// Events that mark when work on a device begins and ends.
+/// Pairs of CUDA events that mark when work on a device began and ended, to measure its time.
 #[derive(Default)]
 struct Timeline {
     /// The first event of the call on the device, and its time in nanoseconds from the beginning of the call.

@@ -30,7 +30,7 @@ use crate::store::Version;
 /// Approximate memory of a cached chunk beside its elements, in bytes: the strings that identify it, and map entries.
 const OVERHEAD_BYTES: u64 = 512;
 
-/// The chunk cache of one device. Clones share it.
+/// The chunk cache of one device: decoded chunks that later reads can use again. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ChunkCache(Arc<Shared>);
 
@@ -106,7 +106,7 @@ pub(crate) enum KeptContent {
 }
 
 impl KeptContent {
-    /// Converts a cached chunk that a batch of a plan carries to its content; `None` if it is of another type.
+    /// Returns the content of the cache entry `kept`, which a batch carries; `None` if `kept` is of another type.
     pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
         (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
     }
@@ -124,9 +124,9 @@ impl Kept for KeptChunk {}
 #[derive(Clone)]
 pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
-    /// The version of the chunk's object; `None` if the object does not exist.
+    /// The version of the stored object that holds the chunk; `None` if the object does not exist.
     pub(crate) version: Option<Version>,
-    /// When the store last confirmed that the chunk's object has this version.
+    /// When the store last confirmed that the stored object of the chunk has this version.
     pub(crate) seen: Instant,
 }
 
@@ -135,12 +135,12 @@ struct Entry {
     last_use: u64,
 }
 
-/// How much the chunk cache of a device holds.
+/// Number and size of the chunks in the chunk cache of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Number of chunks in the cache of the device.
     pub chunks: u64,
-    /// Size of the chunks in bytes, with the cache's own tables.
+    /// Size of the cached chunks in bytes, including the memory for the cache's own tables.
     pub size_bytes: u64,
 }
 
@@ -299,7 +299,8 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Drops the chunks of an object that was written or deleted. Calls that decode its old bytes now do not keep them.
+    /// Drops the cached chunks of a stored object that was written or deleted. Calls that decode its old bytes now do
+    /// not keep them.
     pub(crate) fn forget(&self, object: &str) {
         self.forget_if(object, |other| other == object);
     }

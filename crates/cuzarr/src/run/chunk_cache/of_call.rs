@@ -45,7 +45,7 @@ impl CallCache {
         }
     }
 
-    /// Whether chunks of the array are kept in the cache.
+    /// Whether chunks of the array with the number `array` are kept in the chunk cache.
     pub(crate) fn is_for(&self, array: usize) -> bool {
         self.arrays.get(array).is_some_and(Option::is_some)
     }
@@ -102,7 +102,7 @@ impl CallCache {
         self.versions().insert((array, key.to_string()), version);
     }
 
-    /// Drops all cached chunks and indexes of an object that was replaced.
+    /// Drops all cached chunks and shard indexes of a stored object that was replaced.
     pub(crate) fn forget(&self, array: usize, key: &str) {
         if let Some(Some(CachedAs { store, .. })) = self.arrays.get(array) {
             self.cache.forget(&store.object(key));

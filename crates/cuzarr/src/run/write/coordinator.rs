@@ -35,8 +35,8 @@ const OBJECTS_A_THREAD: usize = 8;
 /// If an object is not written after this time, chunks that are still on the device are sent to the host. The object
 /// may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Number of attempts to write an object that other writers change at the same time. In each round, one writer
-/// succeeds.
+/// Number of attempts to write an object that other writers change at the same time; then the write fails. In each
+/// round, one writer succeeds.
 const MOST_ATTEMPTS: u32 = 24;
 /// Half of the longest pause before the second attempt to write an object. The longest pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -45,12 +45,12 @@ struct State {
     failed: bool,
 }
 
-/// How far a large object is written.
+/// The state of a large object that is written in parts: the unfinished object in the store, and the bytes done.
 #[derive(Default)]
 struct Writer {
     /// The unfinished object in the store; `None` as long as all parts only hold the fill value.
     value: Option<Box<dyn Unfinished>>,
-    /// Bytes of the parts that were written, or found to hold the fill value only.
+    /// Number of bytes in the parts that were written, or that were found to hold only the fill value.
     done_bytes: usize,
 }
 

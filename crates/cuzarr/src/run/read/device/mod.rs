@@ -116,7 +116,7 @@ impl Group {
         self.placement.batch_bytes
     }
 
-    /// Adds an array to the group of arrays that share batches.
+    /// Adds an array to this group, so that its chunks share batches with those of the group's other arrays.
     pub(crate) fn take(&mut self, placement: ReadPlacement, layout: &Arc<ChunkLayout>) {
         if layout.packed.size_bytes > self.layout.packed.size_bytes {
             *self = Group::new(placement, layout);

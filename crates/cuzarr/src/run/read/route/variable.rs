@@ -44,7 +44,7 @@ struct Target {
     call: Arc<Context>,
     spacing: Spacing,
     read_missing: bool,
-    /// Maximum decoded size of a chunk in bytes.
+    /// Maximum decoded size of one chunk in bytes; a larger chunk is an error.
     limit_bytes: u64,
     /// A lock that a chunk takes for itself alone when its decoding needs more memory than usual. Then no other chunk
     /// takes memory.

@@ -267,7 +267,7 @@ impl Encoders {
         Ok((kind.packed.leaves.len() >= self.chunks).then_some(number))
     }
 
-    /// Whether so many batches are on the device that one must be taken before another can begin.
+    /// Whether the device has so many batches that the frames of one must be taken before another batch can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= self.batches
     }
