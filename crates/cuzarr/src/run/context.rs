@@ -48,13 +48,13 @@ pub(crate) struct Context {
     pub(crate) _within: Within,
 }
 
-/// The store of one array of a call, and what the call keeps open or has read of it. Two arrays may use the same keys,
-/// so each has its own open shards and held objects.
+/// The store of one array of a call, and the shards and objects of it that the call has open or in memory. Two arrays
+/// may use the same keys, so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
     /// Shards that this call keeps open after it has read their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
-    /// Objects that were read whole, and are read from here instead of from the store.
+    /// Stored objects that were read whole, from which the call reads instead of from the store.
     held: OnceLock<HeldValues>,
 }
 

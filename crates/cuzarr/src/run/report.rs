@@ -106,7 +106,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The time and the bytes of one stage.
+    /// The time that one stage took in this call, and its number of bytes.
     pub fn stage(&self, stage: Stage) -> StageReport {
         self.stages[stage as usize]
     }

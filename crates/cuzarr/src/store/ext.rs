@@ -21,7 +21,7 @@ impl Workers for InlineWorkers {
     }
 }
 
-/// A value, with its version if the store reports versions.
+/// The bytes of a value, with the value's version if the store reports versions.
 pub type Versioned = (Vec<u8>, Option<Version>);
 
 /// Blocking methods that every store has, such as reading a whole value. They wait for the store, and return values in

@@ -142,12 +142,14 @@ impl Feeder {
         }
     }
 
-    /// Whether chunks that the write covers as `coverage` says reach the store from slabs, without other host memory.
+    /// Whether chunks of this `coverage` (replaced fully or in part) go to the store from slabs, without other host
+    /// memory.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode chunks that the write covers as `coverage` says: fully or in part.
+    /// Whether kernels encode chunks of this `coverage`, which says whether the write replaces all elements of a chunk
+    /// or only some.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }

@@ -119,12 +119,12 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the object from host memory; `None` deletes it.
+    /// Writes the encoded object from host memory to the store; without bytes, deletes it there.
     pub(crate) fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
         self.replace(encoded.map(Payload::Bytes))
     }
 
-    /// Writes the object from device memory; `None` deletes it.
+    /// Writes the encoded object from device memory to the store; without a buffer, deletes it there.
     pub(super) fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
         self.replace(encoded.map(Payload::Buffer))
     }

@@ -125,7 +125,7 @@ pub enum Symlinks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// Whether every write is refused.
+    /// Whether the store refuses every write.
     pub read_only: bool,
     /// How far a value must be on the disk before a write returns.
     pub durability: Durability,
@@ -152,7 +152,8 @@ pub struct LocalStore {
     options: LocalOptions,
 }
 
-/// Maximum number of attempts to write a value. An attempt fails if another writer deletes the directory meanwhile.
+/// Maximum number of attempts to write a value, after which the write fails. An attempt fails if another writer deletes
+/// the directory meanwhile.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {

@@ -21,7 +21,7 @@ use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum number of attempts to delete a directory into which another writer puts files.
+/// Maximum number of attempts to delete a directory into which another writer puts files; then the deletion fails.
 const DELETE_ATTEMPTS: usize = 100;
 
 /// The root directory of a store. It need not exist.

@@ -40,7 +40,7 @@ pub struct ZipOptions {
     /// The level, 1 to 9, with which deflate compresses new members of the ZIP file. `None` stores them uncompressed,
     /// which suits chunks.
     pub deflate: Option<u32>,
-    /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
+    /// Whether the file may be larger than 2 GiB, or have more than 65,534 members; if not, exceeding this is an error.
     pub zip64: bool,
     /// How far the file must be on the disk before [`ZipArchive::finish`] returns.
     pub durability: Durability,
