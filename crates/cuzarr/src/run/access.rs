@@ -25,7 +25,7 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// How the array's chunks are named in the chunk cache, if the cache keeps any.
+    /// The part that all chunks of this array share in their keys in the chunk cache, if the cache keeps any.
     cached_as: OnceLock<CachedAs>,
     /// Access to this array's chunks from the host, for small reads into another device's memory. It does not convert
     /// elements.
@@ -59,8 +59,7 @@ struct Binding {
     /// The codec chain for stored objects of the array's chunk shape; in a rectilinear grid, of the largest chunk's
     /// shape.
     chain: Arc<Chain>,
-    /// For an array whose chunks or shards differ in shape: its metadata, and the layouts that were made for the other
-    /// shapes.
+    /// Metadata and further chunk layouts of an array whose chunks or shards differ in shape; `None` for other arrays.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
@@ -305,8 +304,8 @@ impl Access {
         });
     }
 
-    /// How the array's chunks are named in the chunk cache; `None` if reads with these options keep none. Uncompressed
-    /// bytes of near stores are not kept in host memory a second time.
+    /// The part that the array's chunks share in their keys in the chunk cache; `None` if reads with these options keep
+    /// none. Uncompressed bytes of near stores are not kept in host memory a second time.
     pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
         let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
         let can = store.capabilities();

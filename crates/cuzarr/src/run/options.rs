@@ -19,8 +19,8 @@ const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// Default of `coalesce_gap_bytes`: ranges are read by one request if the gap between them has at most this many bytes.
 const DEFAULT_GAP_BYTES: u64 = 1 << 20;
-/// The default of `coalesce_gap_bytes` for near stores: copying more bytes than this from the page cache takes longer
-/// than another read.
+/// Default of `coalesce_gap_bytes` for local stores: copying a longer gap from the page cache takes longer than another
+/// read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Number of multiprocessors of the GPU on which the decoding costs that ship with cuzarr were measured.

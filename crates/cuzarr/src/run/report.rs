@@ -18,15 +18,15 @@ pub enum Stage {
     Fetch,
     /// The stage in which chunks are decoded, by the host or by kernels.
     Decode,
-    /// Copying host memory to device memory.
+    /// The stage in which bytes are copied from host memory to device memory.
     Upload,
-    /// Moving the elements of decoded chunks to their positions in the result.
+    /// The stage in which elements of decoded chunks are moved to their positions in the result.
     Scatter,
-    /// Writing fill values for missing chunks.
+    /// The stage in which missing chunks are filled with the fill value in the result.
     Fill,
-    /// Moving the elements to write from the caller's memory into contiguous chunks.
+    /// The stage in which elements to write are moved from the caller's memory into contiguous chunks.
     Gather,
-    /// Copying device memory to host memory.
+    /// The stage in which bytes are copied from device memory to host memory.
     Download,
     /// The stage in which chunks are encoded, by the host or by kernels.
     Encode,

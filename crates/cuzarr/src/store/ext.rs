@@ -7,7 +7,7 @@ use cuzarr_device::{Buffer, Device};
 use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs each job at once, on the calling thread.
+/// Workers without threads of their own: they run each job at once, on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineWorkers;
 

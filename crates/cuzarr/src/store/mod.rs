@@ -274,7 +274,7 @@ pub trait ReadSink: Send + Sync {
 
 /// Threads that the caller of a read lends to the store.
 pub trait Workers: Send + Sync {
-    /// Runs `job` soon, on some thread.
+    /// Runs `job` soon, on one of the lent threads.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
     /// Number of jobs that these threads run at once.

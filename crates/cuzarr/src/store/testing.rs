@@ -61,7 +61,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs each job on a separate thread, a fixed time after it was given.
+/// Workers for tests that run each job on a separate thread, a fixed time after it was given.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,

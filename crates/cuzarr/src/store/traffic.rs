@@ -100,7 +100,7 @@ impl Traffic {
     }
 }
 
-/// Restores the previous counters of the thread, even after a panic.
+/// A guard that restores the previous counters of the thread when it is dropped, even after a panic.
 struct Restored(Option<Traffic>);
 
 impl Drop for Restored {

@@ -75,7 +75,7 @@ impl Drop for CacheMemory {
     }
 }
 
-/// Identifies a decoded chunk in the cache: its stored object, its position in a shard, and the codecs.
+/// The key of a decoded chunk in the chunk cache: its stored object, its position in a shard, and the codecs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkPlace {
     /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
@@ -99,7 +99,7 @@ pub(crate) enum KeptContent {
     Packed(Buffer),
     /// Elements of a chunk whose data type has variable length.
     Elements(VariableElements),
-    /// The index of a shard.
+    /// The index of a shard, which says where the shard's inner chunks lie.
     Index(Arc<dyn Entries>),
     /// The note that the store has no such chunk or shard.
     Missing,
@@ -336,7 +336,7 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Drops every chunk of the cache.
+    /// Drops every chunk and shard index of the cache.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         let dropped = std::mem::take(&mut state.entries);

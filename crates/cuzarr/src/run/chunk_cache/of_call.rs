@@ -14,7 +14,8 @@ use crate::store::{Capabilities, Version};
 /// The view of the chunk cache that one read has: its arrays, its limits, and the chunks that it decodes for the cache.
 pub(crate) struct CallCache {
     pub(crate) cache: ChunkCache,
-    /// For each array of the read, how its chunks are named in the cache; `None` for an array that does not use it.
+    /// For each array of the read, the part that its chunks share in their cache keys; `None` for an array without the
+    /// cache.
     arrays: Vec<Option<CachedAs>>,
     most_bytes: u64,
     limit_bytes: u64,

@@ -216,7 +216,7 @@ impl EncoderBatch {
         self.groups.iter().map(scratch).max().unwrap_or(0)
     }
 
-    /// Why the host runs a codec; `None` if the device runs all codecs of all chunks.
+    /// Why the host must run a codec for chunks of this batch; `None` if the device runs all codecs of all chunks.
     pub fn via_host(&self) -> Option<&str> {
         self.groups.iter().find_map(|group| group.reason.as_deref())
     }

@@ -59,8 +59,8 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Decodes the stored bytes of one chunk into the memory where the route needs the elements.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// Writes the fill value to a box of a result that has no chunk. `number` is the number of the unit; fills are
-    /// counted behind all units.
+    /// Writes the fill value to a box of a result for which the store has no chunk. `number` is the number of the unit;
+    /// fills are counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
     /// Whether this batch has cached chunks that the host must copy to the results with [`BatchRoute::place_kept`].
@@ -229,7 +229,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Tells the coordinator exactly once that a batch ended: after its last chunk, or at the latest when the ticket is
+/// A token that tells the coordinator exactly once that a batch ended: after its last chunk, or when the token is
 /// dropped.
 struct Ticket {
     number: usize,

@@ -32,8 +32,8 @@ use crate::store::StoreExt;
 const LANES: usize = 8;
 /// Number of stored objects (chunks or shards) that one write may have in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// If an object is not written after this time, chunks that are still on the device are sent to the host. The object
-/// may need one of them.
+/// If no object is completed in this time, chunks that wait on the device for more chunks are sent to the host. An
+/// object may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Number of attempts to write an object that other writers change at the same time; then the write fails. In each
 /// round, one writer succeeds.
@@ -167,7 +167,7 @@ struct Coordinator {
     begun: usize,
 }
 
-/// When dropped, tells the coordinator that all work on an object has ended.
+/// A token that tells the coordinator, when it is dropped, that all work on one stored object has ended.
 struct WriteTicket {
     number: usize,
     sender: Sender<usize>,

@@ -35,9 +35,9 @@ pub(crate) struct Object {
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Keeps a write from replacing an object that another writer has changed after its old bytes were read. Only the
-/// version that was read is replaced. If there is another version, the object is noted in `lost`, and its write begins
-/// again.
+/// A guard against lost updates: it keeps a write from replacing an object that changed after its old bytes were read.
+/// Only the version that was read is replaced. If there is another version, the object is noted in `lost`, and its
+/// write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,

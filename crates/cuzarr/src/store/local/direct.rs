@@ -39,8 +39,8 @@ const ALIGNMENT_BYTES: u64 = 4096;
 /// drive's queue full; with more, reads would lie further apart.
 const MOST_READERS: usize = 4;
 
-/// How long a thread waits until it may read around the page cache. After that, a thread reads anyway: another drive
-/// may hang.
+/// Maximum time that a thread waits for its turn to read around the page cache. After that, a thread reads anyway:
+/// another drive may hang.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Size of one read around the page cache, and of a landing, which is the memory that it fills: a huge page. Landings
@@ -138,8 +138,8 @@ struct Readers {
 
 static READERS: PerProcess<Readers> = PerProcess::new();
 
-/// Lets one thread read around the page cache; only a few threads may do so at a time. Dropping it lets another thread
-/// read.
+/// The turn of one thread to read around the page cache; only a few threads have one at a time. Dropping it lets
+/// another thread read.
 struct DirectTurn;
 
 impl DirectTurn {

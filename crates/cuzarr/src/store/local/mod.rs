@@ -175,7 +175,7 @@ impl LocalStore {
         Ok(LocalStore { root: Arc::new(root), options })
     }
 
-    /// The root directory, absolute.
+    /// The absolute path of the store's root directory.
     pub fn root(&self) -> &Path {
         self.root.path()
     }

@@ -137,7 +137,7 @@ impl ZipArchive {
         Ok(ZipArchive(Arc::new(ArchiveShared { path, options, process: std::process::id(), state: Mutex::new(state) })))
     }
 
-    /// The path of the file, absolute.
+    /// The absolute path of the ZIP file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }

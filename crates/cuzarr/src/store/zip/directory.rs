@@ -16,8 +16,8 @@ pub(super) const LOCAL_BYTES: u64 = 30;
 /// Maximum size of the comment that follows the end record.
 const COMMENT_BYTES: usize = u16::MAX as usize;
 
-/// Number of bytes at the end of a file in a far store that are read first. They contain the whole directory of most
-/// files, so one read is enough.
+/// Number of bytes at the end of a ZIP file that are read first, if its store is reached over a network. They contain
+/// the whole directory of most files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
 /// Maximum size in bytes of the directory of a ZIP file; a file with a larger one cannot be opened. It has more than

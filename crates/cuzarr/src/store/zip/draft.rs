@@ -40,11 +40,11 @@ const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file, which the draft replaces, or none.
+    /// Any file may have the real name, or none; the draft replaces it.
     Anything,
-    /// No file: publishing the draft fails if there is one.
+    /// No file may have the real name: publishing the draft fails if there is one.
     Nothing,
-    /// Only the old file from which members were copied, unchanged.
+    /// Only the old file, from which members were copied, may have the real name, and it must be unchanged.
     File(Version),
 }
 

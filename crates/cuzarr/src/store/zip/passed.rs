@@ -163,8 +163,8 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Searches for members that did not begin at the expected offset, and reads them again. When it is dropped, the
-/// remaining items end with an error.
+/// A job that searches for ZIP members that did not begin at the expected offset, and reads them again. When it is
+/// dropped, the remaining items end with an error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
     misplaced: Vec<usize>,

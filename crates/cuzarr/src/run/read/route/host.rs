@@ -116,8 +116,7 @@ impl HostDestination {
 struct Parts {
     /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each chunk, fill-value box and cached chunk of the batch: the results that it fills, each with the index of
-    /// its boxes in `lent`.
+    /// For each chunk and each fill-value box of the batch, the results that it fills, each with an index into `lent`.
     places: Vec<Vec<(usize, usize)>>,
 }
 
