@@ -186,7 +186,7 @@ impl Array {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, with later changes through this array.
+    /// The array's metadata as it was read, with later changes through this `Array`.
     pub fn metadata(&self) -> &ArrayMetadata {
         &self.metadata
     }

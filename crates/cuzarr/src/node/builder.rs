@@ -247,7 +247,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the options of the array that is returned. They are not stored.
+    /// Sets the options of the `Array` that the builder returns, such as its device. They are not stored.
     pub fn options(mut self, options: ArrayOptions) -> ArrayBuilder {
         self.options = options;
         self

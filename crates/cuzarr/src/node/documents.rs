@@ -56,8 +56,8 @@ impl Consolidation {
 pub struct Lookup {
     /// The Zarr format of the nodes to find; `None` finds nodes of any format.
     pub format: Option<ZarrFormat>,
-    /// Find only documents of arrays (`true`) or of groups (`false`). In v3, both have the same name, so both are
-    /// found.
+    /// Whether only arrays (`true`) or only groups (`false`) are found; `None` finds both. In v3, the
+    /// documents of both have the same name, so both are found.
     pub arrays: Option<bool>,
     /// Whether nodes are looked up in the consolidated metadata of groups.
     pub consolidation: Consolidation,

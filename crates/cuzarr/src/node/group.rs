@@ -132,7 +132,7 @@ impl Group {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, with later changes through this group.
+    /// The group's metadata as it was read, with later changes through this `Group`.
     pub fn metadata(&self) -> &GroupMetadata {
         &self.metadata
     }

@@ -209,7 +209,8 @@ struct StageCounter {
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
-/// Maximum number of intervals that are kept for one stage. When it is reached, overlapping intervals are joined.
+/// Maximum number of time intervals that are kept for one stage. When it is reached, overlapping intervals are joined,
+/// and then neighbours if there are still too many.
 const KEPT_INTERVALS: usize = 4096;
 
 impl Busy {

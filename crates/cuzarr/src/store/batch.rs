@@ -25,7 +25,7 @@ const UNIT_BYTES: u64 = PART_BYTES as u64;
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
-    /// Opens a value; `None` when the key does not exist.
+    /// Opens the value of a key for reading; `None` when the key does not exist.
     fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
 
     /// The text by which error messages name the store.

@@ -55,7 +55,7 @@ struct State {
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,
 }
 
-/// A chunk that a call decodes for the cache.
+/// The announcement that a running call decodes a chunk for the chunk cache.
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,

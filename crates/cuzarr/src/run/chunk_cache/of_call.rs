@@ -115,7 +115,7 @@ impl CallCache {
         self.cache.reserve(size_bytes as u64, self.most_bytes, self.limit_bytes)
     }
 
-    /// Adds a chunk that this read has decoded to the cache. It is not kept if its object has no version, or has
+    /// Adds to the chunk cache a chunk that this read has decoded. It is not kept if its object has no version, or has
     /// changed a moment ago.
     pub(crate) fn keep(&self, unit: &Unit, content: KeptContent, memory: CacheMemory) {
         let Some(place) = self.place(unit).filter(|place| self.claims().remove(place)) else { return };

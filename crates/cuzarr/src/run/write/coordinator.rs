@@ -117,7 +117,7 @@ impl Value {
         }
     }
 
-    /// Bytes of the elements, if they have a fixed size; else 0.
+    /// Size in bytes of the elements to write, if they have a fixed size; else 0.
     pub(crate) fn size_bytes(&self) -> u64 {
         match self {
             Value::Elements(value) => value.size_bytes() as u64,

@@ -26,8 +26,8 @@ pub(crate) enum PartsOf {
 
 /// A large object whose bytes come from the device in parts, and are written part by part.
 pub(crate) struct Parts {
-    /// The parts that wait to be written; dropped before `leaf`. The coordinator waits until the leaf is dropped, so
-    /// nothing of a failed object is left when the call returns.
+    /// The parts of the object that still wait to be written to the store; dropped before `leaf`. The coordinator waits
+    /// until the leaf is dropped, so nothing of a failed object is left when the call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,

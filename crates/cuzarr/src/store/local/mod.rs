@@ -113,11 +113,12 @@ impl FromStr for DirectIo {
 /// Which symbolic links a store follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Follow links to targets inside the root. A key that leads through any other link is an error, and listings omit
-    /// such links.
+    /// Follow only links whose target lies inside the store's root directory. A key that leads through any other link
+    /// is an error, and listings omit such links.
     #[default]
     WithinRoot,
-    /// Follow all links. The path of the root itself may contain links in any case.
+    /// Follow all links, also to targets outside the store's root directory. The path of the root itself may contain
+    /// links in any case.
     Everywhere,
 }
 

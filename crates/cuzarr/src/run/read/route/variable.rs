@@ -201,7 +201,7 @@ impl Spacing {
     }
 }
 
-/// Every sum of `first` and one number from each list. The last list varies fastest.
+/// Returns every sum of `first` and one number from each of the lists. The last list varies fastest.
 fn sums(first: usize, lists: Vec<Vec<usize>>) -> impl Iterator<Item = usize> {
     let count: usize = lists.iter().map(Vec::len).product();
     let mut index = vec![0; lists.len()];
