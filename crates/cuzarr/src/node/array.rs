@@ -19,7 +19,8 @@ use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::run::{Access, Report};
 use crate::store::{Identity, Store, StoreExt, join_key};
 
-/// An array in a store. Cloning is cheap: each clone has its own metadata and options.
+/// A Zarr array in a store, with its metadata and the options for its reads and writes. Cloning is cheap: each clone
+/// has its own metadata and options.
 #[derive(Clone)]
 pub struct Array {
     store: Arc<dyn Store>,
@@ -53,7 +54,8 @@ impl ArrayIo {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state for another handle of the array, so that both share bound codec chains and the last report.
+    /// Returns the state for another `Array` of the same stored array, so that both share bound codecs and the last
+    /// report.
     fn share(&self) -> ArrayIo {
         ArrayIo { state: Arc::clone(&self.state) }
     }
@@ -184,24 +186,24 @@ impl Array {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, with later changes through this array.
+    /// The array's metadata as it was read, with later changes through this `Array`.
     pub fn metadata(&self) -> &ArrayMetadata {
         &self.metadata
     }
 
-    /// The options of the array.
+    /// The options with which this `Array` reads and writes, such as the device and the memory limit.
     pub fn options(&self) -> &ArrayOptions {
         &self.options
     }
 
-    /// Returns a handle of the array with other options.
+    /// Returns a clone of this `Array` that reads and writes with other options.
     #[must_use]
     pub fn with_options(&self, options: ArrayOptions) -> Array {
         Array { options, ..self.clone() }
     }
 
-    /// Returns a handle of the array whose reads and writes `cancellation` can stop. Both handles share the bound
-    /// codecs and the last report.
+    /// Returns an `Array` of the same stored array whose reads and writes `cancellation` can stop. Both share
+    /// the bound codecs and the last report.
     #[must_use]
     pub fn under(&self, cancellation: CancellationToken) -> Array {
         let mut array = self.sharing();
@@ -209,7 +211,7 @@ impl Array {
         array
     }
 
-    /// Returns the array with another store object for the same data, such as one that counts requests. Both handles
+    /// Returns the array with another store object for the same data, such as one that counts requests. Both arrays
     /// share the bound codecs and the last report.
     #[must_use]
     pub(crate) fn with_store(&self, store: Arc<dyn Store>) -> Array {
@@ -231,7 +233,7 @@ impl Array {
         }
     }
 
-    /// Identifies the open array: the result is equal for handles with the same metadata and store, as long as both
+    /// Returns numbers that identify this `Array`: equal for two that share state, metadata and store, while both
     /// exist.
     pub(super) fn handle(&self) -> [usize; 3] {
         let store = Arc::as_ptr(&self.store).cast::<()>();

@@ -226,7 +226,8 @@ impl Array {
         Ok(Some(Objects { array, bounds }))
     }
 
-    /// Explains how the selection would be read, and why so. Nothing is read.
+    /// Explains where the chunks of the selection would be decoded, on the host or by kernels, and why. Nothing is
+    /// read.
     ///
     /// # Errors
     /// `SelectionInvalid`; what the codecs report.
@@ -238,7 +239,8 @@ impl Array {
         work().at(|| self.place())
     }
 
-    /// Explains how the selection would be written from the array's device, and why so. Nothing is written.
+    /// Explains where the chunks of a write to the selection would be encoded, on the host or by kernels, and why.
+    /// Nothing is written.
     ///
     /// # Errors
     /// Those of [`Array::explain`].
@@ -346,5 +348,5 @@ impl Array {
     }
 }
 
-/// Maximum number of pairs of device and element type for which an array keeps its bound codecs between calls.
+/// Maximum number of pairs of device and element type for which an array keeps bound codecs; beyond it, the oldest go.
 const KEPT_ACCESSES: usize = 16;

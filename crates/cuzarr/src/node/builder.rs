@@ -147,7 +147,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the byte order of stored elements in format 2.
+    /// Sets the byte order of stored elements in Zarr format 2; format 3 has a codec for it.
     pub fn endian(mut self, endian: Endian) -> ArrayBuilder {
         self.endian = endian;
         self
@@ -229,7 +229,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Names the dimensions. Only format 3 has names.
+    /// Sets the names of the array's dimensions. Only format 3 has names.
     pub fn dimension_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> ArrayBuilder {
         self.dimension_names = Some(names.into_iter().map(|name| Some(name.into())).collect());
         self
@@ -247,7 +247,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// Sets the options of the array that is returned. They are not stored.
+    /// Sets the options of the `Array` that the builder returns, such as its device. They are not stored.
     pub fn options(mut self, options: ArrayOptions) -> ArrayBuilder {
         self.options = options;
         self

@@ -60,7 +60,7 @@ pub(super) fn update_copies(
     Ok(is_changed)
 }
 
-/// One store in whose groups consolidated metadata is to be changed.
+/// A store that has groups whose consolidated metadata is to be changed.
 struct Copies<'a> {
     store: &'a dyn Store,
     format: ZarrFormat,

@@ -56,8 +56,8 @@ impl Consolidation {
 pub struct Lookup {
     /// The Zarr format of the nodes to find; `None` finds nodes of any format.
     pub format: Option<ZarrFormat>,
-    /// Find only documents of arrays (`true`) or of groups (`false`). In v3, both have the same name, so both are
-    /// found.
+    /// Whether only arrays (`true`) or only groups (`false`) are found; `None` finds both. In v3, the
+    /// documents of both have the same name, so both are found.
     pub arrays: Option<bool>,
     /// Whether nodes are looked up in the consolidated metadata of groups.
     pub consolidation: Consolidation,
@@ -102,8 +102,8 @@ impl FoundNode {
     }
 }
 
-/// Reads the documents at a path; `None` if no node is there. v3 documents take precedence. One batch reads all
-/// documents, except the consolidated metadata of a v2 group, which is read after the group was found.
+/// Reads the metadata documents of the node at a path; `None` if no node is there. v3 documents take precedence. One
+/// batch reads all documents, except the consolidated metadata of a v2 group, which is read after the group was found.
 ///
 /// # Errors
 /// `InvalidArgument` when consolidated metadata is required but missing; `MetadataInvalid`; what the store reports.
@@ -144,7 +144,7 @@ pub(super) fn not_found(kind: ErrorKind, store: &dyn Store, path: &str) -> Error
     Error::new(kind, format!("{store}: there is {what} at '/{path}'"))
 }
 
-/// Reads the metadata at a path, of `format` or of any format. v3 takes precedence.
+/// Reads the metadata of the node at a path, of `format` or of any format. v3 takes precedence.
 pub(super) fn find(
     store: &dyn Store,
     path: &str,
@@ -179,8 +179,8 @@ fn look(store: &dyn Store, path: &str, lookup: &Lookup) -> Result<Option<(NodeDo
     Ok(documents.map(|documents| (documents, warnings)))
 }
 
-/// Reads the documents at several normalized paths, as one batch. Includes consolidated metadata if the lookup asks for
-/// it.
+/// Reads the metadata documents of the nodes at several normalized paths, as one batch. Includes consolidated metadata
+/// if the lookup asks for it.
 pub fn find_many(
     store: &dyn Store,
     paths: &[String],

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, Consolidated, GroupMetadata, NodeDocuments, NodeMetadata, ZarrFormat};
 use crate::store::{Store, join_key};
 
-/// A group in a store.
+/// A Zarr group in a store, with its metadata and the options of its arrays.
 #[derive(Clone)]
 pub struct Group {
     store: Arc<dyn Store>,
@@ -28,7 +28,7 @@ pub struct Group {
     options: ArrayOptions,
     warnings: Vec<String>,
     uses_consolidated: bool,
-    /// Whether members are read from their own documents, even if the store cannot be written.
+    /// Whether members are read from their own documents and not from consolidated metadata, even in a read-only store.
     reads_documents: bool,
 }
 
@@ -132,7 +132,7 @@ impl Group {
         format!("/{}", self.path)
     }
 
-    /// The metadata as it was read, with later changes through this group.
+    /// The group's metadata as it was read, with later changes through this `Group`.
     pub fn metadata(&self) -> &GroupMetadata {
         &self.metadata
     }
@@ -152,7 +152,7 @@ impl Group {
         self.metadata.consolidated().filter(|_| self.uses_consolidated)
     }
 
-    /// Whether arrays and groups below are opened from the consolidated metadata alone, without reading their own
+    /// Whether members of the group are opened from its consolidated metadata alone, without reading their own
     /// documents. In a writable store, the copy only gives their names.
     fn trusts_copy(&self) -> bool {
         self.store.capabilities().read_only && !self.reads_documents

@@ -12,13 +12,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Engine, Turn};
 use crate::store::{LOCK_NAME, Lock, Store, join_key};
 
-/// Maximum number of attempts to change a document if other writers change it first. One writer succeeds each time.
+/// Maximum number of attempts to change a document that other writers change first; then the change fails. One writer
+/// succeeds each time.
 pub(super) const MOST_ATTEMPTS: u32 = 64;
 /// First pause of a caller that waits until another process releases a lock. Pauses grow up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_FAR_PAUSE: Duration = Duration::from_millis(200);
-/// Maximum time to wait until another client releases a lock on a server.
+/// Maximum time to wait until another client releases a lock on a server; then the change fails.
 const MOST_FAR_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Locks on the metadata documents of some nodes: the locks that the store granted, and the locks inside this process.

@@ -51,8 +51,8 @@ pub struct ResizeOptions {
     pub deletes_outside: bool,
     /// Spaces per level in metadata documents; `None` for documents of one line.
     pub indent: Option<usize>,
-    /// Whether an array must still have the shape that its handle knows. If another writer gave it another shape, the
-    /// call is refused.
+    /// Whether the stored shape of an array must still be the shape that its `Array` has in memory. If another writer
+    /// gave it another shape, the call is refused.
     pub expects_known_shapes: bool,
 }
 
@@ -105,7 +105,8 @@ pub(crate) fn resize_with(arrays: &mut [ArrayResize<'_>], options: ResizeOptions
     })
 }
 
-/// Refuses to give one array two shapes by one call, even if its two handles have different handles of the store.
+/// Refuses to give one stored array two shapes by one call, even through two `Array` values with different store
+/// objects.
 fn refuse_repeats(arrays: &[ArrayResize<'_>]) -> Result<()> {
     let mut places = HashSet::new();
     let repeated = arrays.iter().find(|one| !places.insert(one.array.store().identity().below(one.array.path())));

@@ -11,8 +11,8 @@ use crate::plan::{Region, Selection};
 use crate::run::{beside, relay, write_behind};
 
 impl Array {
-    /// Reads regions to the array's device in order, and passes each to `work` in the calling thread. Meanwhile, the
-    /// next `ahead` regions are read.
+    /// Reads regions of the array to its device in order, and passes each to `work` in the calling thread. Meanwhile,
+    /// the next `ahead` regions are read.
     ///
     /// There is memory for `ahead + 1` regions at a time. Other bytes in flight stay below the array's memory limit.
     /// The memory of a region is reused when `work` returns, so kernels that read it must have ended by then.
@@ -61,8 +61,8 @@ impl Array {
         })
     }
 
-    /// Writes regions in order: `work` makes the elements of each in the calling thread. Each region is written while
-    /// `work` makes the next one.
+    /// Writes regions of the array in order: `work` makes the elements of each region in the calling thread. Each
+    /// region is written while `work` makes the next one.
     ///
     /// There is memory for two regions at a time: the one that is being made, and the one that is being written.
     /// Regions of whole chunks, or of whole shards, are written without reading the stored objects first.

@@ -118,7 +118,7 @@ impl<'a, T: HostElement> HostView<'a, T> {
         self.layout.as_ref().map(|layout| layout.as_ref().map(Layout::shape).map_err(Error::clone))
     }
 
-    /// Number of elements in the memory that this views.
+    /// Number of elements in the memory that this view covers.
     pub(super) fn len(&self) -> usize {
         self.elements.len()
     }

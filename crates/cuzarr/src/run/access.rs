@@ -25,7 +25,7 @@ pub struct Access {
     dtype: Option<DType>,
     fill: Vec<u8>,
     indexes: Indexes,
-    /// How the array's chunks are named in the chunk cache, if the cache keeps any.
+    /// The part that all chunks of this array share in their keys in the chunk cache, if the cache keeps any.
     cached_as: OnceLock<CachedAs>,
     /// Access to this array's chunks from the host, for small reads into another device's memory. It does not convert
     /// elements.
@@ -59,8 +59,7 @@ struct Binding {
     /// The codec chain for stored objects of the array's chunk shape; in a rectilinear grid, of the largest chunk's
     /// shape.
     chain: Arc<Chain>,
-    /// For an array whose chunks or shards differ in shape: its metadata, and the layouts that were made for the other
-    /// shapes.
+    /// Metadata and further chunk layouts of an array whose chunks or shards differ in shape; `None` for other arrays.
     uneven: Option<(ArrayMetadata, Layouts)>,
 }
 
@@ -70,7 +69,8 @@ const WHOLE_SHARE: u64 = 8;
 /// The chunk layouts that were made for one array, keyed by the shape of the stored object (chunk or shard).
 type Layouts = Mutex<HashMap<Vec<u64>, Arc<ChunkLayout>>>;
 
-/// Maximum number of layouts that an array keeps, for objects of different shapes.
+/// Maximum number of chunk layouts that an array keeps, one for each shape of its stored objects; beyond it, all are
+/// dropped.
 const KEPT_LAYOUTS: usize = 4096;
 
 impl Binding {
@@ -116,7 +116,7 @@ impl Binding {
         source.with_grid(grid, Arc::new(move |shape| binding.layout_of(shape)))
     }
 
-    /// Binds the codecs again, to another device or another element type.
+    /// Binds the array's codec chain again, to another device or for another element type.
     fn again(&self, device: Device, cast: Option<DType>) -> Arc<Binding> {
         let uneven = self.uneven.as_ref().map(|(metadata, _)| (metadata.clone(), Layouts::default()));
         Arc::new(Binding { device, cast, chain: Arc::clone(&self.chain), uneven })
@@ -234,12 +234,12 @@ impl Access {
         &self.source
     }
 
-    /// The bytes of the fill value.
+    /// The bytes of one element that has the array's fill value.
     pub fn fill(&self) -> &[u8] {
         &self.fill
     }
 
-    /// The element type on devices; `None` for elements of variable length.
+    /// The type that the array's elements have in device memory; `None` for elements of variable length.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
@@ -304,8 +304,8 @@ impl Access {
         });
     }
 
-    /// How the array's chunks are named in the chunk cache; `None` if reads with these options keep none. Uncompressed
-    /// bytes of near stores are not kept in host memory a second time.
+    /// The part that the array's chunks share in their keys in the chunk cache; `None` if reads with these options keep
+    /// none. Uncompressed bytes of near stores are not kept in host memory a second time.
     pub(crate) fn cached_as(&self, store: &dyn Store, options: &Options) -> Option<&CachedAs> {
         let is_plain = self.device() == Device::Cpu && self.source.layout().packed.stored_is_packed;
         let can = store.capabilities();
@@ -320,7 +320,7 @@ impl Access {
         PlanOptions { whole_chunks_bytes: cached.map_or(0, |_| options.chunk_cache_bytes / WHOLE_SHARE), ..limits }
     }
 
-    /// The array's shard indexes that are kept between calls.
+    /// The array's shard indexes that are kept in memory between calls.
     pub(crate) fn indexes(&self) -> &Indexes {
         &self.indexes
     }

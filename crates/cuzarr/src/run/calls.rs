@@ -210,7 +210,7 @@ impl Engine {
     }
 }
 
-/// Number of arrays of one call that are written at a time.
+/// Number of arrays that one call writes at a time in local stores; further arrays wait.
 const WRITES_AT_ONCE: usize = 16;
 
 /// One write of a call that may write to several arrays: the new elements, and the selection of an array that gets

@@ -16,13 +16,13 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{HeldValues, OpenValues, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 
-/// Maximum number of writes over a network that are in flight at the same time, over all calls of the process.
+/// Maximum number of writes over a network at the same time, over all calls of the process; further writes wait.
 pub(crate) const FAR_WRITES: usize = 64;
 
 /// Hint in the error message if another writer replaced a shard while it was read.
 const READ_AGAIN: &str = "read again";
 
-/// Maximum number of errors that are attached to the first error of a call.
+/// Maximum number of errors that are attached to the first error of a call; later errors are dropped.
 const OTHER_FAILURES: usize = 15;
 
 /// Everything that the threads of one read or write share: stores, threads, memory budget and failures.
@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) pool: Threads,
     /// The queue of this call's jobs that wait for worker threads.
     pub(crate) jobs: Jobs,
-    /// Threads that do nothing but wait for writes to far stores.
+    /// Threads that do nothing but wait until writes to stores over a network have ended.
     pub(crate) senders: Threads,
     pub(crate) threads: usize,
     pub(crate) scratch: Scratch,
@@ -44,17 +44,17 @@ pub(crate) struct Context {
     pub(crate) failures: Failures,
     /// The call's view of the chunk cache, if the call reads arrays that use it.
     pub(crate) cache: OnceLock<CallCache>,
-    /// Keeps the device's memory pool below the limit while the call runs.
+    /// Keeps the device's memory pool below the call's memory limit while the call runs.
     pub(crate) _within: Within,
 }
 
-/// The store of one array of a call, and what the call keeps open or has read of it. Two arrays may use the same keys,
-/// so each has its own open shards and held objects.
+/// The store of one array of a call, and the shards and objects of it that the call has open or in memory. Two arrays
+/// may use the same keys, so each has its own open shards and held objects.
 pub(crate) struct CallStore {
     pub(crate) store: Arc<dyn Store>,
     /// Shards that this call keeps open after it has read their index. Their chunks must come from the same version.
     pub(crate) shards: OpenValues,
-    /// Objects that were read whole, and are read from here instead of from the store.
+    /// Stored objects that were read whole, from which the call reads instead of from the store.
     held: OnceLock<HeldValues>,
 }
 
@@ -124,7 +124,8 @@ impl Context {
         Share { pool: self.pool.clone(), threads: self.threads, turn: self.pool.next_turn() }
     }
 
-    /// Runs a job on the call's threads. If the job `waits` for a far store, it runs on a thread that only waits.
+    /// Passes a job to the call's worker threads, which run it soon. If the job `waits` for a far store, it runs on a
+    /// thread that only waits.
     pub(crate) fn submit(&self, waits: bool, job: impl FnOnce() + Send + 'static) {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
     }
@@ -137,8 +138,7 @@ impl Context {
         &self.stores[array]
     }
 
-    /// Reads a batch from the objects of an array that were read whole, or from the array's store if they do not have
-    /// all of it.
+    /// Reads a batch from the objects that the call holds in memory, or from the array's store if some are not held.
     pub(crate) fn read(&self, array: usize, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
         let CallStore { store, held, .. } = self.of(array);
         if let Some(held) = held.get().filter(|held| held.have(&batch)) {

@@ -20,7 +20,8 @@ use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
 use crate::store::{Identity, Key, OpenLimit, OpenValues, Store};
 
-/// Maximum number of threads of the process. Reads from remote stores may use more threads than a machine has cores.
+/// Maximum number of worker threads in the process; a larger number in the options is reduced to this. Reads from
+/// remote stores may use more threads than a machine has cores.
 const MOST_THREADS: usize = 512;
 
 /// Maximum number of shards that all reads of the process together keep open. This is many more than there are threads,
@@ -33,7 +34,7 @@ pub struct Engine {
     pool: Threads,
     /// Worker threads for reads during which the thread that called the read also decodes.
     driven_pool: Threads,
-    /// Threads that do nothing but wait for writes to far stores.
+    /// Threads that do nothing but wait until writes to stores over a network have ended.
     senders: Threads,
     scratch: Scratch,
     streams: Streams,
@@ -75,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Counts the bytes that all calls together have in flight on a device.
+    /// Returns the counter of the bytes that all calls together have in flight on a device.
     pub fn memory(&self, device: Device) -> Memory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().clone()
     }

@@ -15,7 +15,8 @@ pub(crate) struct Natives {
     host_passes: usize,
     /// The kernels for the array's own layout, which is usually the only layout.
     usual: (Arc<ChunkLayout>, Arc<Native>),
-    /// The kernels for other layouts, keyed by the address of the layout; `None` if the device cannot decode it.
+    /// The kernels for chunks of other layouts, keyed by the layout's address; `None` if the device cannot decode such
+    /// chunks.
     others: Mutex<HashMap<usize, Other>>,
 }
 
@@ -30,7 +31,7 @@ impl Natives {
         Natives { host_passes, usual: (Arc::clone(layout), native), others: Mutex::default() }
     }
 
-    /// The kernels for the array's own layout.
+    /// The kernels that decode chunks of the array's own layout, which is usually its only layout.
     pub(crate) fn usual(&self) -> &Arc<Native> {
         &self.usual.1
     }

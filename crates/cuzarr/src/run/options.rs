@@ -19,8 +19,8 @@ const INDEX_WINDOW_BYTES: u64 = 16 << 20;
 
 /// Default of `coalesce_gap_bytes`: ranges are read by one request if the gap between them has at most this many bytes.
 const DEFAULT_GAP_BYTES: u64 = 1 << 20;
-/// The default of `coalesce_gap_bytes` for near stores: copying more bytes than this from the page cache takes longer
-/// than another read.
+/// Default of `coalesce_gap_bytes` for local stores: copying a longer gap from the page cache takes longer than another
+/// read.
 const NEAR_GAP_BYTES: u64 = 128 << 10;
 
 /// Number of multiprocessors of the GPU on which the decoding costs that ship with cuzarr were measured.
@@ -45,10 +45,10 @@ pub struct Options {
     pub strict: bool,
     /// Whether missing chunks are read as the fill value. Otherwise they are an error.
     pub read_missing_chunks: bool,
-    /// Whether chunks that only hold the fill value are stored.
+    /// Whether chunks are stored although all of their elements have the fill value.
     pub write_empty_chunks: bool,
-    /// Maximum number of bytes that may be in flight outside results. The limit holds for all calls on the device
-    /// together, and for each kind of memory (host, pinned, device).
+    /// Maximum number of bytes in flight outside results; work that needs more waits. The limit holds for all calls on
+    /// the device together, and for each kind of memory (host, pinned, device).
     pub memory_limit_bytes: u64,
     /// Maximum number of threads of one call.
     pub threads: usize,
@@ -57,13 +57,14 @@ pub struct Options {
     pub coalesce_gap_bytes: u64,
     /// Maximum size of one request that reads several ranges.
     pub coalesce_max_bytes: u64,
-    /// Maximum decoded size of a chunk with elements of variable length, in bytes.
+    /// Maximum decoded size in bytes of a chunk with elements of variable length; a larger chunk is an error.
     pub variable_limit_bytes: u64,
     /// Whether decoded chunks are kept in the chunk cache of the device on which results are.
     pub chunk_cache: bool,
-    /// Maximum size of the chunk cache of one device.
+    /// Maximum size of the chunk cache of one device in bytes; beyond it, old chunks are dropped.
     pub chunk_cache_bytes: u64,
-    /// Time for which the cache trusts that a far store's objects are unchanged, and that missing objects stay missing.
+    /// Time for which the chunk cache trusts, without asking a store over a network, that objects are unchanged or
+    /// still missing.
     pub chunk_cache_max_age: Duration,
     /// Whether reports list every single read, copy and kernel launch with its start and end.
     pub trace: bool,

@@ -14,23 +14,23 @@ use crate::store::{Traffic, TrafficCounts};
 /// A stage of a read or write, whose time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Reading from the store.
+    /// The stage in which stored bytes are read from the store.
     Fetch,
-    /// Decoding on the host.
+    /// The stage in which chunks are decoded, by the host or by kernels.
     Decode,
-    /// Copying host memory to device memory.
+    /// The stage in which bytes are copied from host memory to device memory.
     Upload,
-    /// Moving the elements of decoded chunks to their positions in the result.
+    /// The stage in which elements of decoded chunks are moved to their positions in the result.
     Scatter,
-    /// Writing fill values for missing chunks.
+    /// The stage in which missing chunks are filled with the fill value in the result.
     Fill,
-    /// Moving the elements to write from the caller's memory into contiguous chunks.
+    /// The stage in which elements to write are moved from the caller's memory into contiguous chunks.
     Gather,
-    /// Copying device memory to host memory.
+    /// The stage in which bytes are copied from device memory to host memory.
     Download,
-    /// Encoding on the host.
+    /// The stage in which chunks are encoded, by the host or by kernels.
     Encode,
-    /// Writing to the store.
+    /// The stage in which encoded chunks and shards are written to the store.
     Flush,
 }
 
@@ -67,7 +67,7 @@ impl Stage {
 /// The time and the bytes of one stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageReport {
-    /// Bytes that the stage produced.
+    /// Bytes that the stage read, moved, decoded or wrote; for the stage `encode`, the bytes before encoding.
     pub size_bytes: u64,
     /// Seconds that the stage took, summed over all threads or over a device's streams.
     pub seconds: f64,
@@ -86,7 +86,7 @@ pub struct Span {
     pub start_ns: u64,
     /// When the step ended, in nanoseconds from the beginning of the call.
     pub end_ns: u64,
-    /// Bytes that this step of the call produced.
+    /// Bytes that this step read, moved, decoded or wrote; for a step of the stage `encode`, the bytes before encoding.
     pub size_bytes: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The time and the bytes of one stage.
+    /// The time that one stage took in this call, and its number of bytes.
     pub fn stage(&self, stage: Stage) -> StageReport {
         self.stages[stage as usize]
     }
@@ -184,7 +184,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Counters of a running call, which all threads update.
+/// The times, bytes and counts of a running call for each of its stages, which all threads of the call update.
 pub(crate) struct Counters {
     begun: Instant,
     traffic: Traffic,
@@ -209,7 +209,8 @@ struct StageCounter {
 #[derive(Default)]
 struct Busy(Vec<(u64, u64)>);
 
-/// Maximum number of intervals that are kept for one stage. When it is reached, overlapping intervals are joined.
+/// Maximum number of time intervals that are kept for one stage. When it is reached, overlapping intervals are joined,
+/// and then neighbours if there are still too many.
 const KEPT_INTERVALS: usize = 4096;
 
 impl Busy {
@@ -247,7 +248,7 @@ impl Busy {
     }
 }
 
-/// Events that mark when work on a device begins and ends.
+/// Pairs of CUDA events that mark when work on a device began and ended, to measure its time.
 #[derive(Default)]
 struct Timeline {
     /// The first event of the call on the device, and its time in nanoseconds from the beginning of the call.

@@ -17,18 +17,18 @@ use crate::error::{Error, ErrorKind, Result, ResultExt};
 /// over the threads. Still, a thread need not return to the queue after each range.
 const UNIT_REQUESTS: usize = 16;
 
-/// Requests that one thread takes together end with the request that brings them to this many bytes. A divided read has
-/// parts of the same size, so units and parts keep a thread busy for the same time.
+/// A thread takes no further requests in one go when those that it has taken ask for this many bytes together. A
+/// divided read has parts of the same size, so units and parts keep a thread busy for the same time.
 const UNIT_BYTES: u64 = PART_BYTES as u64;
 
 /// Opens the values of a store, so that threads which the caller lends can read parts of them.
 pub(super) trait Source: Send + Sync + 'static {
     type Object: Object;
 
-    /// Opens a value; `None` when the key does not exist.
+    /// Opens the value of a key for reading; `None` when the key does not exist.
     fn open(&self, key: &Key) -> Result<Option<Self::Object>>;
 
-    /// The name of the store in error messages.
+    /// The text by which error messages name the store.
     fn name(&self) -> String;
 }
 
@@ -84,8 +84,8 @@ struct SharedBatch<S: Source> {
     helpers: Option<Arc<dyn Workers>>,
 }
 
-/// Groups the requests by key. The groups are in the order of the requests, so early requests tend to be answered
-/// first.
+/// Groups the requests of a batch by the key of the value that they read. The groups are in the order of the requests,
+/// so early requests tend to be answered first.
 fn group_by_key<S: Source>(batch: &[ReadRequest]) -> Vec<BatchGroup<S>> {
     let mut groups: Vec<BatchGroup<S>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::with_capacity(batch.len());

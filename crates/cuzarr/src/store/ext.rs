@@ -7,7 +7,7 @@ use cuzarr_device::{Buffer, Device};
 use super::{ByteRange, Condition, Key, Lease, Payload, ReadOutcome, ReadRequest, ReadSink, Store, Version, Workers};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Runs each job at once, on the calling thread.
+/// Workers without threads of their own: they run each job at once, on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineWorkers;
 
@@ -21,7 +21,7 @@ impl Workers for InlineWorkers {
     }
 }
 
-/// A value, with its version if the store reports versions.
+/// The bytes of a value, with the value's version if the store reports versions.
 pub type Versioned = (Vec<u8>, Option<Version>);
 
 /// Blocking methods that every store has, such as reading a whole value. They wait for the store, and return values in

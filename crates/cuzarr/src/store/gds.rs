@@ -74,7 +74,7 @@ impl GdsStore {
         Ok(GdsStore { local: LocalStore::with_options(root, options)?, gds, files: Arc::default() })
     }
 
-    /// The root directory, absolute.
+    /// The absolute path of the store's root directory.
     pub fn root(&self) -> &Path {
         self.local.root()
     }
@@ -169,7 +169,7 @@ fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("{what}: {error}"))
 }
 
-/// Opens the values of the store for the reads of one batch.
+/// Opens the values of a store that uses cuFile, for the reads of one batch.
 struct GdsReader(GdsStore);
 
 /// A value that was opened for reads with cuFile.

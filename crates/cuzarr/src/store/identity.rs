@@ -103,12 +103,12 @@ impl Identity {
         self.data == other.data
     }
 
-    /// Whether both stores share values: they lie at the same place, or one of them lies inside the other.
+    /// Whether both stores share values: they have the same directory or address, or one lies inside the other.
     pub fn overlaps(&self, other: &Identity) -> bool {
         self.places().any(|one| other.places().any(|other| one.overlaps(other)))
     }
 
-    /// Adds a text for handles of the same store that may see different values, such as a branch or a snapshot.
+    /// Adds a text that tells apart two views of the same store with different values, such as a branch or a snapshot.
     /// Examples are the headers and query sent to a server, and a table of references. Caches of decoded chunks
     /// separate two views; locks do not.
     #[must_use]

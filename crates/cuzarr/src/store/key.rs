@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A key: segments joined by `/`. The empty key is the root prefix and never names a value. See [`validate_key`] for
-/// the rules.
+/// The name of a value in a store: segments joined by `/`, as in `images/c/0/1`. The empty key is the root prefix and
+/// never names a value. See [`validate_key`] for the rules.
 pub type Key = str;
 
 /// Checks that `key` is a valid key for every store. It refuses the empty string, a leading, trailing or doubled `/`,

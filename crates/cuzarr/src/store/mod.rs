@@ -274,7 +274,7 @@ pub trait ReadSink: Send + Sync {
 
 /// Threads that the caller of a read lends to the store.
 pub trait Workers: Send + Sync {
-    /// Runs `job` soon, on some thread.
+    /// Runs `job` soon, on one of the lent threads.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
     /// Number of jobs that these threads run at once.
@@ -289,7 +289,7 @@ pub trait Workers: Send + Sync {
 /// Name of the object that stands for a node's lock on a server ([`Store::try_lock`]), below the node's prefix.
 pub const LOCK_NAME: &str = ".cuzarr-lock";
 
-/// The result of [`Store::try_lock`].
+/// The result of [`Store::try_lock`]: whether the caller got the lock on the node.
 pub enum Lock {
     /// The caller has the lock, until this value is dropped.
     Held(Box<dyn Any + Send + Sync>),
@@ -302,13 +302,13 @@ pub enum Lock {
 /// The keys and prefixes that lie directly below a prefix, like the files and directories in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Full keys of values.
+    /// Full keys of the values that lie directly below the prefix.
     pub keys: Vec<String>,
-    /// Full prefixes, without a trailing `/`.
+    /// Full prefixes that lie directly below the prefix, without a trailing `/`.
     pub prefixes: Vec<String>,
 }
 
-/// The bytes of a value to write.
+/// The bytes of a value that is written to a store, in host memory or in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// The bytes of the value are in host memory.
@@ -395,7 +395,7 @@ pub struct Capabilities {
     pub read_only: bool,
     /// Whether the store can delete values. A caller that needs to delete checks this before it writes anything.
     pub deletes: bool,
-    /// Whether [`Condition::Unchanged`] is supported.
+    /// Whether the store can write under the condition [`Condition::Unchanged`].
     pub conditional_writes: bool,
     /// Whether writes become visible only when the caller commits them, as in an Icechunk session or a local ZIP file.
     /// Such a store may refuse keys other than Zarr's documents and chunks, and chunks of arrays without metadata.
@@ -410,7 +410,7 @@ pub struct Capabilities {
     pub divides_reads: bool,
     /// Whether the store can write a value in parts, with [`Store::begin`].
     pub writes_parts: bool,
-    /// Whether [`Unfinished::shorten`] is supported, so that a value can be begun before its size is known.
+    /// Whether the store supports [`Unfinished::shorten`], so that a value can be begun before its size is known.
     pub shortens_parts: bool,
 }
 

@@ -31,7 +31,7 @@ pub(super) trait Object: Send + Sync {
         Ok(None)
     }
 
-    /// Whether several threads may fill the parts of one large read.
+    /// Whether several threads may fill the parts of one large read of this value.
     fn is_divisible(&self) -> bool {
         true
     }

@@ -20,7 +20,7 @@ const REMOTE_SCHEMES: [&str; 11] =
 /// A function that opens the store of a URL. A scheme that wraps another store opens it with the given registry.
 pub type Opener = dyn Fn(&Registry, &Url) -> Result<Arc<dyn Store>> + Send + Sync;
 
-/// A function that may refuse a URL before its store is opened.
+/// A function that is called with each URL before its store is opened, and may refuse the URL with an error.
 type Check = dyn Fn(&Url) -> Result<()> + Send + Sync;
 
 /// Opens stores by path or URL: a table that has an opener for each scheme. It never changes: [`Registry::with`]

@@ -19,11 +19,11 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Operation {
     /// The read of one item of a batch.
     Read(ReadRequest),
-    /// A write of this many bytes, or the beginning of a value in parts.
+    /// A write of this many bytes to this key, or the beginning of a value that is written in parts.
     Write(String, usize),
-    /// The write of a part of a value: its offset and size.
+    /// The write of one part of a value: the value's key, and the offset and size of the part.
     Part(String, u64, usize),
-    /// A write of this many bytes, only if the key does not exist.
+    /// A write of this many bytes to this key, only if the key does not exist.
     WriteIfAbsent(String, usize),
     /// A deletion of the value of this key.
     Delete(String),
@@ -61,7 +61,7 @@ struct InFlight {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs each job on a separate thread, a fixed time after it was given.
+/// Workers for tests that run each job on a separate thread, a fixed time after it was given.
 struct Delayed {
     delay: Duration,
     jobs: Sender<(Instant, Job)>,

@@ -40,7 +40,7 @@ struct TrafficCounters {
     first_byte_ns: AtomicU64,
 }
 
-/// Numbers of requests that stores have sent to servers, and of their bytes.
+/// Counts of the requests that stores have sent to servers: requests, repeats, bytes, and time until answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrafficCounts {
     /// Number of requests, including those that failed and were repeated.
@@ -100,7 +100,7 @@ impl Traffic {
     }
 }
 
-/// Restores the previous counters of the thread, even after a panic.
+/// A guard that restores the previous counters of the thread when it is dropped, even after a panic.
 struct Restored(Option<Traffic>);
 
 impl Drop for Restored {

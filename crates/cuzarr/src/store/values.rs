@@ -43,7 +43,7 @@ impl<V: Clone> Values<V> {
         self.len() == 0
     }
 
-    /// The value of a key.
+    /// Returns a clone of the value of a key; `None` if the map has no such key.
     ///
     /// # Errors
     /// `KeyInvalid`

@@ -24,7 +24,7 @@ pub struct Version(VersionKind);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum VersionKind {
-    /// A file: its file system, inode and size, when its bytes changed, and when its name or attributes changed.
+    /// The version of a file: its file system, inode and size, and when its bytes, name or attributes changed.
     File {
         identity: [u64; 4],
         changed_ns: u64,
@@ -32,7 +32,7 @@ enum VersionKind {
     Number(u64),
     ETag(Tag),
     Hints(Hints),
-    /// A value that never changes, identified by this name.
+    /// The version of a value that never changes, identified by this name.
     Permanent(Arc<str>),
 }
 
@@ -105,7 +105,7 @@ impl Version {
         Version(VersionKind::Permanent(name.into()))
     }
 
-    /// Whether the value never changes.
+    /// Whether this is the version of a value that never changes.
     pub fn is_permanent(&self) -> bool {
         matches!(self.0, VersionKind::Permanent(_))
     }
@@ -125,7 +125,8 @@ impl Version {
         Version(VersionKind::Hints(Hints { weak_tag: weak_tag.map(Into::into), modified_seconds, size_bytes }))
     }
 
-    /// Adds the entity tag, for a server whose conditions compare something else. A version of a file stays as it is.
+    /// Adds the entity tag to the version of a value whose server compares something else in conditions. A version of a
+    /// file stays as it is.
     #[must_use]
     pub fn with_entity_tag(mut self, entity_tag: &str) -> Version {
         if let VersionKind::ETag(tag) = &mut self.0 {
@@ -134,8 +135,8 @@ impl Version {
         self
     }
 
-    /// Adds the time at which the value changed, according to the server, in seconds since 1970. A version of a file
-    /// stays as it is.
+    /// Adds to the version the time at which the value changed, according to the server, in seconds since 1970. A
+    /// version of a file stays as it is.
     #[must_use]
     pub fn with_modified_seconds(mut self, seconds: u64) -> Version {
         if let VersionKind::ETag(tag) = &mut self.0 {
@@ -193,8 +194,8 @@ impl Version {
         }
     }
 
-    /// Whether every later change of the value will get another version. While the last change is recent, another one
-    /// may fall within the same tick of the clock, and get the same version.
+    /// Whether every later change of the value is certain to give it a version that differs from this one. While the
+    /// last change is recent, another one may fall within the same tick of the clock, and get the same version.
     pub fn is_settled(&self) -> bool {
         let changed_ns = match self.0 {
             VersionKind::File { changed_ns, .. } => changed_ns,

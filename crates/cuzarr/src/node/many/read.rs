@@ -343,7 +343,7 @@ fn alike(selections: &[Selection]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Refuses results whose memory overlaps. On a device, nothing else would detect it.
+/// Refuses reads of one call whose results would overlap in memory. On a device, nothing else would detect it.
 fn refuse_overlaps(reads: &[ArraySelection<'_>]) -> Result<()> {
     let mut outs: Vec<(usize, &NdBuffer)> =
         reads.iter().enumerate().filter_map(|(at, read)| Some((at, read.out.as_ref()?))).collect();

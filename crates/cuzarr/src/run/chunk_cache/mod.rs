@@ -30,7 +30,7 @@ use crate::store::Version;
 /// Approximate memory of a cached chunk beside its elements, in bytes: the strings that identify it, and map entries.
 const OVERHEAD_BYTES: u64 = 512;
 
-/// The chunk cache of one device. Clones share it.
+/// The chunk cache of one device: decoded chunks that later reads can use again. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ChunkCache(Arc<Shared>);
 
@@ -55,7 +55,7 @@ struct State {
     claims: BTreeMap<Arc<ChunkPlace>, Claim>,
 }
 
-/// A chunk that a call decodes for the cache.
+/// The announcement that a running call decodes a chunk for the chunk cache.
 #[derive(Clone, Copy)]
 struct Claim {
     number: u64,
@@ -75,7 +75,7 @@ impl Drop for CacheMemory {
     }
 }
 
-/// Identifies a decoded chunk in the cache: its stored object, its position in a shard, and the codecs.
+/// The key of a decoded chunk in the chunk cache: its stored object, its position in a shard, and the codecs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkPlace {
     /// The address of the object, unique in the process ([`crate::store::Identity::object`]).
@@ -99,14 +99,14 @@ pub(crate) enum KeptContent {
     Packed(Buffer),
     /// Elements of a chunk whose data type has variable length.
     Elements(VariableElements),
-    /// The index of a shard.
+    /// The index of a shard, which says where the shard's inner chunks lie.
     Index(Arc<dyn Entries>),
     /// The note that the store has no such chunk or shard.
     Missing,
 }
 
 impl KeptContent {
-    /// Converts a cached chunk that a batch of a plan carries to its content; `None` if it is of another type.
+    /// Returns the content of the cache entry `kept`, which a batch carries; `None` if `kept` is of another type.
     pub(crate) fn of(kept: &dyn Kept) -> Option<&KeptContent> {
         (kept as &dyn Any).downcast_ref::<KeptChunk>().map(|chunk| &chunk.content)
     }
@@ -124,9 +124,9 @@ impl Kept for KeptChunk {}
 #[derive(Clone)]
 pub(crate) struct FoundChunk {
     pub(crate) chunk: Arc<KeptChunk>,
-    /// The version of the chunk's object; `None` if the object does not exist.
+    /// The version of the stored object that holds the chunk; `None` if the object does not exist.
     pub(crate) version: Option<Version>,
-    /// When the store last confirmed that the chunk's object has this version.
+    /// When the store last confirmed that the stored object of the chunk has this version.
     pub(crate) seen: Instant,
 }
 
@@ -135,12 +135,12 @@ struct Entry {
     last_use: u64,
 }
 
-/// How much the chunk cache of a device holds.
+/// Number and size of the chunks in the chunk cache of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Number of chunks in the cache of the device.
     pub chunks: u64,
-    /// Size of the chunks in bytes, with the cache's own tables.
+    /// Size of the cached chunks in bytes, including the memory for the cache's own tables.
     pub size_bytes: u64,
 }
 
@@ -299,7 +299,8 @@ impl ChunkCache {
         self.0.ended.notify_all();
     }
 
-    /// Drops the chunks of an object that was written or deleted. Calls that decode its old bytes now do not keep them.
+    /// Drops the cached chunks of a stored object that was written or deleted. Calls that decode its old bytes now do
+    /// not keep them.
     pub(crate) fn forget(&self, object: &str) {
         self.forget_if(object, |other| other == object);
     }
@@ -335,7 +336,7 @@ impl ChunkCache {
         drop(dropped);
     }
 
-    /// Drops every chunk of the cache.
+    /// Drops every chunk and shard index of the cache.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         let dropped = std::mem::take(&mut state.entries);

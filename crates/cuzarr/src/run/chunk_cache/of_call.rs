@@ -14,7 +14,8 @@ use crate::store::{Capabilities, Version};
 /// The view of the chunk cache that one read has: its arrays, its limits, and the chunks that it decodes for the cache.
 pub(crate) struct CallCache {
     pub(crate) cache: ChunkCache,
-    /// For each array of the read, how its chunks are named in the cache; `None` for an array that does not use it.
+    /// For each array of the read, the part that its chunks share in their cache keys; `None` for an array without the
+    /// cache.
     arrays: Vec<Option<CachedAs>>,
     most_bytes: u64,
     limit_bytes: u64,
@@ -45,7 +46,7 @@ impl CallCache {
         }
     }
 
-    /// Whether chunks of the array are kept in the cache.
+    /// Whether chunks of the array with the number `array` are kept in the chunk cache.
     pub(crate) fn is_for(&self, array: usize) -> bool {
         self.arrays.get(array).is_some_and(Option::is_some)
     }
@@ -102,7 +103,7 @@ impl CallCache {
         self.versions().insert((array, key.to_string()), version);
     }
 
-    /// Drops all cached chunks and indexes of an object that was replaced.
+    /// Drops all cached chunks and shard indexes of a stored object that was replaced.
     pub(crate) fn forget(&self, array: usize, key: &str) {
         if let Some(Some(CachedAs { store, .. })) = self.arrays.get(array) {
             self.cache.forget(&store.object(key));
@@ -114,7 +115,7 @@ impl CallCache {
         self.cache.reserve(size_bytes as u64, self.most_bytes, self.limit_bytes)
     }
 
-    /// Adds a chunk that this read has decoded to the cache. It is not kept if its object has no version, or has
+    /// Adds to the chunk cache a chunk that this read has decoded. It is not kept if its object has no version, or has
     /// changed a moment ago.
     pub(crate) fn keep(&self, unit: &Unit, content: KeptContent, memory: CacheMemory) {
         let Some(place) = self.place(unit).filter(|place| self.claims().remove(place)) else { return };

@@ -10,7 +10,7 @@ use crate::meta::{DataType, Extension, FillValue};
 /// The codecs of an encoder or decoder, from which it makes a codec chain for each shape and type of chunks.
 #[derive(Clone, Debug)]
 pub(super) enum Codecs {
-    /// Codecs from metadata, for chunks of any shape and type.
+    /// Codecs as they are written in Zarr v3 metadata, for chunks of any shape and type.
     Named(Vec<Extension>),
     /// The codecs of one array, for the chunks of that array.
     Of(Box<Chain>),

@@ -276,7 +276,7 @@ impl DecoderBatch {
         held + between.max().unwrap_or(0)
     }
 
-    /// Why the device cannot decode frames of some shape and type; `None` if it can decode all kinds of frames here.
+    /// Why the device cannot decode some frames of the batch; `None` if it can decode all of them.
     pub fn via_host(&self) -> Option<&'static str> {
         self.groups.iter().find_map(|group| group.reason)
     }

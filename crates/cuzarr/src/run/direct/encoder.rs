@@ -32,7 +32,7 @@ use crate::plan::{encoding_places, refuse_fallen};
 const ALIGNMENT_BYTES: usize = 256;
 /// Alignment that chunks need so that kernels can read them without a copy: the widest access of a kernel.
 const CHUNK_ALIGNMENT_BYTES: usize = 16;
-/// Why the host encodes, when chunks are in host memory.
+/// The reason that is reported for encoding on the host when the chunks lie in host memory.
 const ON_HOST: &str = "the chunks are in host memory";
 
 /// Encodes nd-buffers as chunks with one codec, or with a codec chain; no array is needed.
@@ -79,7 +79,7 @@ enum State {
     Done { frames: Vec<Result<Buffer>>, is_checked: bool },
 }
 
-/// Chunks of a group that kernels encode at a time.
+/// Chunks of one shape and type that kernels encode at the same time: a part of a group.
 struct Part {
     group: usize,
     numbers: Vec<usize>,
@@ -216,7 +216,7 @@ impl EncoderBatch {
         self.groups.iter().map(scratch).max().unwrap_or(0)
     }
 
-    /// Why the host runs a codec; `None` if the device runs all codecs of all chunks.
+    /// Why the host must run a codec for chunks of this batch; `None` if the device runs all codecs of all chunks.
     pub fn via_host(&self) -> Option<&str> {
         self.groups.iter().find_map(|group| group.reason.as_deref())
     }
@@ -254,8 +254,8 @@ impl EncoderBatch {
         Ok(())
     }
 
-    /// Enqueues the encoding of some chunks of the group `index`: chunks `numbers` of the batch, the first of which is
-    /// number `first` in the group.
+    /// Enqueues the encoding of the chunks `numbers` of the batch; `first` is the position of the first of them in
+    /// group `index`.
     fn begin(
         &self,
         index: usize,
@@ -405,12 +405,12 @@ impl EncoderBatch {
     }
 }
 
-/// Returns a frame, or a copy of its error with the chunk's number.
+/// Returns the frame of the chunk with this number, or the error of its encoding, to which the number is added.
 fn outcome(number: usize, frame: &Result<Buffer>) -> Result<&Buffer> {
     frame.as_ref().map_err(Error::clone).at(|| format!("chunk {number}"))
 }
 
-/// Copies each frame with its checksum into new device memory.
+/// Joins each frame with its checksum, by a copy of both into new device memory.
 fn sealed(frames: &[Buffer], checksums: &[u32], location: Location, stream: &Stream) -> Result<Vec<Buffer>> {
     let device = stream.device();
     let bytes: Vec<u8> = checksums.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();

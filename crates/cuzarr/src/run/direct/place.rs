@@ -23,11 +23,11 @@ const BETWEEN_BYTES: usize = 64 << 20;
 /// How the decoded bytes of a chunk get from the decoder's buffer to the output array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceWay {
-    /// By a copy, because the decoded bytes are laid out as the output is.
+    /// The decoded bytes are copied to the output, because they are laid out as the output is.
     Copied,
-    /// By a kernel that moves the elements of many chunks at once, each chunk to one row of a larger array.
+    /// One kernel moves the elements of many chunks at once, each chunk to one row of a larger array.
     Rows,
-    /// By a kernel that moves the elements of this chunk alone.
+    /// A kernel moves the elements of this chunk alone to its output.
     Scattered,
 }
 

@@ -229,8 +229,8 @@ fn request(index: &IndexRead, is_known: bool) -> Request<'_> {
     Request { array, key, range, size: SizeRule::Exact(size_bytes), version }
 }
 
-/// Reads small shards of far stores whole if most of each shard is needed. Then index and chunks take one request. The
-/// shards of all arrays are requested together.
+/// Reads small shards of stores over a network whole if most of each shard is needed. Then index and chunks take one
+/// request. The shards of all arrays are requested together.
 fn hold_small_shards(call: &Arc<Context>, accesses: &[&Access], plans: &Plans) {
     let small = |(array, access): (usize, &&Access)| {
         let store = &call.of(array).store;

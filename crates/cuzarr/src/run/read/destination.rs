@@ -34,7 +34,7 @@ pub(crate) trait Destination {
         Ok(())
     }
 
-    /// Completes the result after the last batch.
+    /// Completes the results of the read after its last batch has ended.
     fn finish(&mut self) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Small reads for which the calling thread waits: shard indexes.
+//! Reads shard indexes, with small requests for which the calling thread waits.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -40,7 +40,7 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// if the units must be landed one by one; `None` if the bytes are in their place.
     fn arrived(&self, batch: &Batch, read: usize, lease: Box<dyn Lease>) -> Result<Option<Box<Stored>>>;
 
-    /// The device in whose memory the store may hand over bytes, besides host memory.
+    /// The device in whose memory the store may hand over stored bytes to this route, besides host memory.
     fn device(&self) -> Device {
         Device::Cpu
     }
@@ -59,8 +59,8 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
     /// Decodes the stored bytes of one chunk into the memory where the route needs the elements.
     fn land(&self, batch: &Batch, unit: usize, stored: &[u8]) -> Result<()>;
 
-    /// Writes the fill value to a box of a result that has no chunk. `number` is the number of the unit; fills are
-    /// counted behind all units.
+    /// Writes the fill value to a box of a result for which the store has no chunk. `number` is the number of the unit;
+    /// fills are counted behind all units.
     fn fill(&self, number: usize, fill: &Fill) -> Result<()>;
 
     /// Whether this batch has cached chunks that the host must copy to the results with [`BatchRoute::place_kept`].
@@ -73,7 +73,7 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Does the work that needs all chunks of the batch, after the last of them came or was found missing. `_landed`
+    /// Does the work of a batch that needs all of its chunks, after the last chunk came or was found missing. `_landed`
     /// are the units that landed. It runs on the thread that ended the last unit, and does not run after a failure.
     fn complete(&self, _batch: &Batch, _landed: &[usize]) {}
 }
@@ -81,9 +81,9 @@ pub(crate) trait BatchRoute: Send + Sync + 'static {
 /// The bytes of decoded chunks on a device, in one buffer or in several.
 #[derive(Clone)]
 pub(crate) enum PackedBytes {
-    /// One buffer that holds the decoded bytes for all boxes of a result.
+    /// One buffer in device memory with the decoded bytes for all boxes of one result.
     Together(Buffer),
-    /// For each box of a result, a buffer that holds the decoded bytes.
+    /// A separate buffer of decoded bytes in device memory for each box of one result.
     Each(Vec<Buffer>),
 }
 
@@ -229,7 +229,7 @@ impl<R: ?Sized> InFlight<R> {
     }
 }
 
-/// Tells the coordinator exactly once that a batch ended: after its last chunk, or at the latest when the ticket is
+/// A token that tells the coordinator exactly once that a batch ended: after its last chunk, or when the token is
 /// dropped.
 struct Ticket {
     number: usize,
@@ -502,7 +502,7 @@ impl<R: BatchRoute> Sink<R> {
         self.ticket.call.cache.get().filter(|cache| cache.is_for(self.array))
     }
 
-    /// Notes in the chunk cache that an object of a far store does not exist.
+    /// Records in the chunk cache that a stored object does not exist, if its store is reached over a network.
     fn keep_missing(&self, unit: usize) {
         let (call, unit) = (&self.ticket.call, &self.flight.batch.units[unit]);
         if let Some(cache) =

@@ -30,7 +30,7 @@ pub(crate) struct InTurn {
     shapes: Vec<Vec<usize>>,
     /// Size of the largest region in bytes, which is the size of the memory for each region.
     region_bytes: usize,
-    /// How many more regions get new memory before the memory of an earlier region is reused.
+    /// Number of further regions that get new memory, before the memory of earlier regions is reused.
     unmade: usize,
     free: (Sender<Buffer>, Receiver<Buffer>),
     filling: Option<OutFilling>,

@@ -11,7 +11,7 @@ use cuzarr_device::internal::{Job, Threads, Turn, run_here};
 
 use crate::store::Workers;
 
-/// Uses the calling thread as the only worker, for work that takes less time than waking another thread.
+/// Workers that consist of the calling thread alone, for work that takes less time than waking another thread.
 pub(crate) struct Here;
 
 impl Workers for Here {

@@ -13,7 +13,7 @@ use crate::store::Lease;
 const SMALLEST_BYTES: usize = 1 << 12;
 /// Blocks up to this size are rounded up to a power of two, and kept for reuse.
 const LARGEST_KEPT_BYTES: usize = 1 << 28;
-/// Maximum size of all unused blocks that are kept, in bytes.
+/// Maximum size of all unused blocks that are kept for reuse, in bytes; further blocks are freed.
 const KEPT_BYTES: usize = 1 << 29;
 
 /// Blocks of host memory that no call uses now, kept for reuse. Clones share them.

@@ -7,7 +7,7 @@ use cuzarr_device::{Device, Stream};
 
 use crate::error::Result;
 
-/// Maximum number of unused streams that are kept for reuse.
+/// Maximum number of unused CUDA streams that are kept for reuse; further ones are destroyed.
 const KEPT: usize = 32;
 
 /// Number of batches of one call that kernels decode at once.
@@ -38,7 +38,7 @@ impl Streams {
     }
 }
 
-/// The streams on which the batches of one call decode. Batches use them in turn.
+/// The CUDA streams on which kernels decode the batches of one call. Batches use them in turn.
 pub(crate) struct Decoders {
     device: Device,
     source: Streams,

@@ -25,7 +25,7 @@ pub fn apart<T: Send + 'static>(
     cancellation.receive(&result)?.ok_or_else(none)?
 }
 
-/// Runs `work` on another thread, and waits for it.
+/// Runs `work` on another thread, and waits until it has ended, also when the token is cancelled.
 ///
 /// # Errors
 /// Those of `work`, which sees a cancellation when this thread sees it; `OutOfMemory` if the system refuses a thread.

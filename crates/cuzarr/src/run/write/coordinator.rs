@@ -32,11 +32,11 @@ use crate::store::StoreExt;
 const LANES: usize = 8;
 /// Number of stored objects (chunks or shards) that one write may have in flight for each thread.
 const OBJECTS_A_THREAD: usize = 8;
-/// If an object is not written after this time, chunks that are still on the device are sent to the host. The object
-/// may need one of them.
+/// If no object is completed in this time, chunks that wait on the device for more chunks are sent to the host. An
+/// object may need one of them.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Number of attempts to write an object that other writers change at the same time. In each round, one writer
-/// succeeds.
+/// Number of attempts to write an object that other writers change at the same time; then the write fails. In each
+/// round, one writer succeeds.
 const MOST_ATTEMPTS: u32 = 24;
 /// Half of the longest pause before the second attempt to write an object. The longest pause doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -117,7 +117,7 @@ impl Value {
         }
     }
 
-    /// Bytes of the elements, if they have a fixed size; else 0.
+    /// Size in bytes of the elements to write, if they have a fixed size; else 0.
     pub(crate) fn size_bytes(&self) -> u64 {
         match self {
             Value::Elements(value) => value.size_bytes() as u64,
@@ -142,12 +142,14 @@ impl Feeder {
         }
     }
 
-    /// Whether chunks that the write covers as `coverage` says reach the store from slabs, without other host memory.
+    /// Whether chunks of this `coverage` (replaced fully or in part) go to the store from slabs, without other host
+    /// memory.
     fn passes_by(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.passes_by(coverage))
     }
 
-    /// Whether kernels encode chunks that the write covers as `coverage` says: fully or in part.
+    /// Whether kernels encode chunks of this `coverage`, which says whether the write replaces all elements of a chunk
+    /// or only some.
     fn encodes(&self, coverage: Coverage) -> bool {
         matches!(self, Feeder::Device(source) if source.encodes(coverage))
     }
@@ -165,7 +167,7 @@ struct Coordinator {
     begun: usize,
 }
 
-/// When dropped, tells the coordinator that all work on an object has ended.
+/// A token that tells the coordinator, when it is dropped, that all work on one stored object has ended.
 struct WriteTicket {
     number: usize,
     sender: Sender<usize>,

@@ -109,12 +109,14 @@ impl DeviceSource {
         self.placement.chunks_wanted()
     }
 
-    /// Whether kernels encode chunks that the write covers as `coverage` says: fully or in part.
+    /// Whether kernels encode chunks of this `coverage`, which says whether the write replaces all elements of a chunk
+    /// or only some.
     pub(crate) fn encodes(&self, coverage: Coverage) -> bool {
         self.placement.encodes(coverage)
     }
 
-    /// Whether chunks that the write covers as `coverage` says reach the store from slabs, without other host memory.
+    /// Whether chunks of this `coverage` (replaced fully or in part) go to the store from slabs, without other host
+    /// memory.
     pub(crate) fn passes_by(&self, coverage: Coverage) -> bool {
         self.placement.passes_by(coverage)
     }

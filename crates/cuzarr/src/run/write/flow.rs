@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::run::write::object::Object;
 use crate::store::Unfinished;
 
-/// Writes a shard to the store inner chunk by inner chunk, in the shard's order, as soon as they are encoded.
+/// Writes the inner chunks of a shard to the store, in the shard's order, as soon as they are encoded.
 pub(crate) struct Flow {
     /// Maximum size of the shard in bytes.
     bound_bytes: u64,

@@ -12,11 +12,11 @@ use crate::run::write::writing::{Leaf, Writing};
 
 /// Where a gather kernel puts the elements that it takes from the caller's memory.
 pub(crate) enum GatherTo {
-    /// Into contiguous memory that holds only the part of the chunk that is written, with these strides.
+    /// The elements go into contiguous memory that holds only the written part of the chunk, with these strides.
     Parts(Vec<isize>),
-    /// To their positions in whole chunks that have one layout and one size: packed, or as plain elements.
+    /// The elements go to their positions in whole chunks of one layout and one size: packed, or as plain elements.
     Chunks,
-    /// To their positions in whole packed chunks, whose layouts may differ.
+    /// The elements go to their positions in whole packed chunks, whose layouts may differ.
     PackedChunks,
 }
 

@@ -35,9 +35,9 @@ pub(crate) struct Object {
     pub(crate) _ticket: Box<dyn Send + Sync>,
 }
 
-/// Keeps a write from replacing an object that another writer has changed after its old bytes were read. Only the
-/// version that was read is replaced. If there is another version, the object is noted in `lost`, and its write begins
-/// again.
+/// A guard against lost updates: it keeps a write from replacing an object that changed after its old bytes were read.
+/// Only the version that was read is replaced. If there is another version, the object is noted in `lost`, and its
+/// write begins again.
 pub(crate) struct Guard {
     pub(crate) touched: Touched,
     pub(crate) lost: Arc<Mutex<Vec<Touched>>>,
@@ -119,12 +119,12 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the object from host memory; `None` deletes it.
+    /// Writes the encoded object from host memory to the store; without bytes, deletes it there.
     pub(crate) fn store(&self, encoded: Option<&[u8]>) -> Result<()> {
         self.replace(encoded.map(Payload::Bytes))
     }
 
-    /// Writes the object from device memory; `None` deletes it.
+    /// Writes the encoded object from device memory to the store; without a buffer, deletes it there.
     pub(super) fn store_buffer(&self, encoded: Option<&Buffer>) -> Result<()> {
         self.replace(encoded.map(Payload::Buffer))
     }

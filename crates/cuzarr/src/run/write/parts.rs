@@ -26,8 +26,8 @@ pub(crate) enum PartsOf {
 
 /// A large object whose bytes come from the device in parts, and are written part by part.
 pub(crate) struct Parts {
-    /// The parts that wait to be written; dropped before `leaf`. The coordinator waits until the leaf is dropped, so
-    /// nothing of a failed object is left when the call returns.
+    /// The parts of the object that still wait to be written to the store; dropped before `leaf`. The coordinator waits
+    /// until the leaf is dropped, so nothing of a failed object is left when the call returns.
     state: Mutex<State>,
     leaf: Leaf,
     of: PartsOf,
@@ -45,12 +45,12 @@ struct State {
     failed: bool,
 }
 
-/// How far a large object is written.
+/// The state of a large object that is written in parts: the unfinished object in the store, and the bytes done.
 #[derive(Default)]
 struct Writer {
     /// The unfinished object in the store; `None` as long as all parts only hold the fill value.
     value: Option<Box<dyn Unfinished>>,
-    /// Bytes of the parts that were written, or found to hold the fill value only.
+    /// Number of bytes in the parts that were written, or that were found to hold only the fill value.
     done_bytes: usize,
 }
 

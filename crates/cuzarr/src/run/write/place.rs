@@ -26,9 +26,9 @@ pub(crate) enum Place {
 
 /// A shard that is being written, and the inner chunks that are encoded so far.
 pub(crate) struct WriteShard {
-    /// Writes inner chunks to the store as soon as they are encoded. Without a flow, the last chunk writes the shard.
-    /// The flow is dropped before the object, and the coordinator waits for the object's end. So nothing of a failed
-    /// shard is left when a call returns.
+    /// Writes the inner chunks of the shard to the store as soon as they are encoded. Without a flow, the last chunk
+    /// writes the shard. The flow is dropped before the object, and the coordinator waits for the object's end. So
+    /// nothing of a failed shard is left when a call returns.
     flow: Option<Flow>,
     place: Place,
     level: usize,

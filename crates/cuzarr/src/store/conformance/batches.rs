@@ -41,7 +41,7 @@ impl ReadSink for Watcher {
 
 type WriteJob = Box<dyn FnOnce() + Send>;
 
-/// Threads for tests that live longer than the batch, like those of an engine.
+/// Worker threads for tests, which live longer than the batch, like those of an engine.
 struct Threads {
     jobs: Sender<WriteJob>,
     handles: Vec<std::thread::JoinHandle<()>>,

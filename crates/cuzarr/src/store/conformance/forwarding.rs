@@ -1,4 +1,4 @@
-//! Checks that a layer over another store passes everything through.
+//! Checks that a layer over another store passes every call on to that store.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// child: a thread of the parent might hold it.
 const WAIT: Duration = Duration::from_millis(1);
 
-/// Maximum number of attempts to open a file.
+/// Maximum number of attempts to open a file while too many files are open; then opening it fails.
 const MOST_ATTEMPTS: usize = 5000;
 
 /// If this process has no file open, it gives up after this many attempts in a row to open one. Then other processes

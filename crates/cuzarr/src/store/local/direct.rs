@@ -28,19 +28,19 @@ use cuzarr_device::internal::resident_bytes;
 use cuzarr_device::{Buffer, Device, HostBytesMut, PerProcess};
 use rustix::fs::OFlags;
 
-/// Smallest read that bypasses the page cache. Smaller reads go through the cache: their neighbours are probably needed
-/// soon, perhaps by other processes.
+/// Size in bytes of the smallest read that bypasses the page cache. Smaller reads go through the cache: their
+/// neighbours are probably needed soon, perhaps by other processes.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 
 /// Alignment of offsets, sizes and addresses that every drive accepts.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Maximum number of threads that read around the page cache at once. This keeps a drive's queue full; with more, reads
-/// would lie further apart.
+/// Number of threads that may read around the page cache at once; a further thread waits for a short time. This keeps a
+/// drive's queue full; with more, reads would lie further apart.
 const MOST_READERS: usize = 4;
 
-/// How long a thread waits until it may read around the page cache. After that, a thread reads anyway: another drive
-/// may hang.
+/// Maximum time that a thread waits for its turn to read around the page cache. After that, a thread reads anyway:
+/// another drive may hang.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Size of one read around the page cache, and of a landing, which is the memory that it fills: a huge page. Landings
@@ -138,8 +138,8 @@ struct Readers {
 
 static READERS: PerProcess<Readers> = PerProcess::new();
 
-/// Lets one thread read around the page cache; only a few threads may do so at a time. Dropping it lets another thread
-/// read.
+/// The turn of one thread to read around the page cache; only a few threads have one at a time. Dropping it lets
+/// another thread read.
 struct DirectTurn;
 
 impl DirectTurn {

@@ -59,7 +59,7 @@ struct Cold {
 }
 
 impl OpenFile {
-    /// The handle by which the file was opened.
+    /// The file handle with which the value was opened.
     pub(in super::super) fn file(&self) -> &File {
         &self.file
     }

@@ -113,11 +113,12 @@ impl FromStr for DirectIo {
 /// Which symbolic links a store follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Follow links to targets inside the root. A key that leads through any other link is an error, and listings omit
-    /// such links.
+    /// Follow only links whose target lies inside the store's root directory. A key that leads through any other link
+    /// is an error, and listings omit such links.
     #[default]
     WithinRoot,
-    /// Follow all links. The path of the root itself may contain links in any case.
+    /// Follow all links, also to targets outside the store's root directory. The path of the root itself may contain
+    /// links in any case.
     Everywhere,
 }
 
@@ -125,7 +126,7 @@ pub enum Symlinks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// Whether every write is refused.
+    /// Whether the store refuses every write.
     pub read_only: bool,
     /// How far a value must be on the disk before a write returns.
     pub durability: Durability,
@@ -152,7 +153,8 @@ pub struct LocalStore {
     options: LocalOptions,
 }
 
-/// Maximum number of attempts to write a value. An attempt fails if another writer deletes the directory meanwhile.
+/// Maximum number of attempts to write a value, after which the write fails. An attempt fails if another writer deletes
+/// the directory meanwhile.
 const WRITE_ATTEMPTS: usize = 100;
 
 impl LocalStore {
@@ -174,7 +176,7 @@ impl LocalStore {
         Ok(LocalStore { root: Arc::new(root), options })
     }
 
-    /// The root directory, absolute.
+    /// The absolute path of the store's root directory.
     pub fn root(&self) -> &Path {
         self.root.path()
     }

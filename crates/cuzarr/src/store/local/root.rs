@@ -21,10 +21,10 @@ use super::file::OpenFile;
 use super::{DirectIo, io_error, is_absence, is_partial};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum number of attempts to delete a directory into which another writer puts files.
+/// Maximum number of attempts to delete a directory into which another writer puts files; then the deletion fails.
 const DELETE_ATTEMPTS: usize = 100;
 
-/// The root directory of a store. It need not exist.
+/// The root directory of a local store, with access to its files that cannot leave it. The directory need not exist.
 pub(super) struct Root {
     path: PathBuf,
     symlinks: Symlinks,
@@ -231,7 +231,8 @@ impl Root {
     }
 }
 
-/// Deletes a directory tree. A link to a directory is removed, but not its target. A file is a value, so it stays.
+/// Deletes a directory and everything in it. A link to a directory is removed, but not its target. A file is a value,
+/// so it stays.
 fn delete(directory: &Path) -> Result<()> {
     match fs::symlink_metadata(directory) {
         Err(error) if is_absence(&error) => return Ok(()),

@@ -40,7 +40,7 @@ pub struct ZipOptions {
     /// The level, 1 to 9, with which deflate compresses new members of the ZIP file. `None` stores them uncompressed,
     /// which suits chunks.
     pub deflate: Option<u32>,
-    /// Whether the file may be larger than 2 GiB, or have more than 65,534 members.
+    /// Whether the file may be larger than 2 GiB, or have more than 65,534 members; if not, exceeding this is an error.
     pub zip64: bool,
     /// How far the file must be on the disk before [`ZipArchive::finish`] returns.
     pub durability: Durability,
@@ -137,7 +137,7 @@ impl ZipArchive {
         Ok(ZipArchive(Arc::new(ArchiveShared { path, options, process: std::process::id(), state: Mutex::new(state) })))
     }
 
-    /// The path of the file, absolute.
+    /// The absolute path of the ZIP file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }

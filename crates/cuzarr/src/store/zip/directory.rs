@@ -16,16 +16,15 @@ pub(super) const LOCAL_BYTES: u64 = 30;
 /// Maximum size of the comment that follows the end record.
 const COMMENT_BYTES: usize = u16::MAX as usize;
 
-/// Number of bytes at the end of a file in a far store that are read first. They contain the whole directory of most
-/// files, so one read is enough.
+/// Number of bytes at the end of a ZIP file that are read first, if its store is reached over a network. They contain
+/// the whole directory of most files, so one read is enough.
 const FAR_TAIL_BYTES: u64 = 256 << 10;
 
-/// Maximum size of the directory of a ZIP file that is read, in bytes. It has more than two million members with names
-/// of usual length.
+/// Maximum size in bytes of the directory of a ZIP file; a file with a larger one cannot be opened. It has more than
+/// two million members with names of usual length.
 const DIRECTORY_MAX_BYTES: u64 = 256 << 20;
 
-/// The flag bit of a member that is encrypted; `DESCRIBED_BEHIND`: a record after the member's bytes has its sizes and
-/// checksum.
+/// The flag bit of an encrypted ZIP member; `DESCRIBED_BEHIND` is that of members whose sizes follow their bytes.
 const ENCRYPTED: u16 = 1;
 const DESCRIBED_BEHIND: u16 = 1 << 3;
 
@@ -33,7 +32,7 @@ const DESCRIBED_BEHIND: u16 = 1 << 3;
 const DESCRIPTOR_BYTES: u64 = 16;
 const DESCRIPTOR64_BYTES: u64 = 24;
 
-/// Maximum number of bytes that deflate can make from one byte (zlib's technical details).
+/// Maximum number of bytes to which one byte of deflate data can decompress (zlib's technical details).
 const DEFLATE_MOST: u64 = 1032;
 
 /// A member of a ZIP file, as the file's directory describes it.

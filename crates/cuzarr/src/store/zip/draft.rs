@@ -40,11 +40,11 @@ const PLAIN_MEMBERS: u64 = u16::MAX as u64 - 1;
 /// Which file may be at the real name when the draft gets that name.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// Any file, which the draft replaces, or none.
+    /// Any file may have the real name, or none; the draft replaces it.
     Anything,
-    /// No file: publishing the draft fails if there is one.
+    /// No file may have the real name: publishing the draft fails if there is one.
     Nothing,
-    /// Only the old file from which members were copied, unchanged.
+    /// Only the old file, from which members were copied, may have the real name, and it must be unchanged.
     File(Version),
 }
 
@@ -233,7 +233,7 @@ impl Draft {
         write_all_at(&self.file, bytes, offset).map_err(|error| io_error("cannot write the value", error))
     }
 
-    /// Writes a value; `None` if the file already has its real name, so that another draft is needed.
+    /// Writes a value as a member of the draft; `None` if the draft already has its real name and another is needed.
     pub(super) fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> Result<Option<bool>> {
         let Some(_unpublished) = self.unpublished() else { return Ok(None) };
         if !condition.allows(self.members.get(key)?.map(|old| old.version.clone()).as_ref()) {
@@ -267,7 +267,7 @@ impl Draft {
         Ok(Written::new(Place::New { is_deflated, header_at, data_at, packed_bytes, size_bytes, checksum }))
     }
 
-    /// Begins a value that is written in parts; `None` if the file already has its real name.
+    /// Begins a member of the draft that is written in parts; `None` if the draft already has its real name.
     pub(super) fn begin(self: &Arc<Self>, key: &Key, size_bytes: u64) -> Result<Option<Box<dyn Unfinished>>> {
         let Some(_unpublished) = self.unpublished() else { return Ok(None) };
         let described = Described { name: key, is_deflated: false, checksum: 0, packed_bytes: size_bytes, size_bytes };

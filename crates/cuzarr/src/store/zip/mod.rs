@@ -42,7 +42,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
-/// In a near store, several threads may read one ZIP member if it has at least this many bytes.
+/// In a store that is not reached over a network, several threads may read one ZIP member of at least this many bytes.
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// A small deflated member is read by one request, with its header and at most this many further bytes.

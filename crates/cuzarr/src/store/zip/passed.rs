@@ -94,7 +94,7 @@ impl PassedShared {
         self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Counts a request to the ZIP file as done. After the last one, members that were not found are searched for.
+    /// Counts one request to the ZIP file as done. After the last one, members that were not found are searched for.
     fn over(self: &Arc<Self>) {
         if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -111,8 +111,8 @@ impl PassedShared {
         }
     }
 
-    /// Checks the checksum of an uncompressed member whose bytes have all come, and ends its item. If the checksum is
-    /// wrong, the item may be kept to be read again.
+    /// Checks the checksum of an uncompressed member whose bytes have all come, and reports the outcome of its item. If
+    /// the checksum is wrong, the item may be kept to be read again.
     fn whole(&self, index: usize, lease: Box<dyn Lease>) {
         let Wanted::Whole { member, at, is_certain, sums } = &self.items[index].what else { return };
         let (at, is_certain) = (*at, *is_certain);
@@ -137,7 +137,7 @@ impl PassedShared {
         }
     }
 
-    /// Decompresses a member whose bytes came with its header, and ends its item.
+    /// Decompresses a member whose bytes came with its header, and reports the outcome of its item.
     fn unpack(&self, index: usize, member: &ZipMember, bytes: &[u8]) {
         let Some(mut lease) = self.take_lent(index) else { return self.end(index, Err(lost())) };
         let begin = match member.data_begin(bytes) {
@@ -163,8 +163,8 @@ fn lost() -> Error {
     Error::new(ErrorKind::Cancelled, "the read was dropped before it ended")
 }
 
-/// Searches for members that did not begin at the expected offset, and reads them again. When it is dropped, the
-/// remaining items end with an error.
+/// A job that searches for ZIP members that did not begin at the expected offset, and reads them again. When it is
+/// dropped, the remaining items end with an error.
 struct MemberSearch {
     shared: Arc<PassedShared>,
     misplaced: Vec<usize>,

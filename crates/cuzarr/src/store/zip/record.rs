@@ -46,7 +46,7 @@ impl Described<'_> {
         })
     }
 
-    /// The bytes that a member's header and its directory entry have in common, up to the lengths.
+    /// Makes the fields that a member's header and its directory entry have in common: from the version to the sizes.
     fn shared(&self, version: u16) -> Vec<u8> {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method = if self.is_deflated { 8u16 } else { 0 };

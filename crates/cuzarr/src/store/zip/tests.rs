@@ -88,7 +88,7 @@ fn a_directory_at_the_end_of_a_far_file_takes_one_read() {
     assert_eq!(seen.take_operations().len(), 2, "its size, and its end");
 }
 
-/// Makes a file of many members. Between some of them are bytes that belong to no member.
+/// Makes a ZIP file of many members for tests. Between some of them are bytes that belong to no member.
 fn with_gaps(count: usize) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for number in 0..count {

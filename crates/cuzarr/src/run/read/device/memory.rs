@@ -104,7 +104,7 @@ impl DeviceDestination {
         Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
     }
 
-    /// Reserves memory for a batch, and takes a slab of pinned memory from the ring.
+    /// Reserves memory for a batch, and takes a slab of pinned host memory, which the batch's bytes pass through.
     pub(super) fn acquire(
         &mut self,
         slab_bytes: usize,

@@ -44,7 +44,8 @@ const LOADING_SHARE: u64 = 3;
 const LEAST_LOADING: usize = 2;
 /// A batch whose stored bytes fit into this many slabs gets one slab of its own size instead.
 const LEAST_SLABS: usize = 2;
-/// Several slabs of one batch may together use the memory limit divided by this. Such slabs leave some bytes empty.
+/// The slabs of pinned memory for one large batch may together use the memory limit divided by this. Such slabs leave
+/// some bytes empty.
 const SERIES_SHARE: u64 = 4;
 /// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
@@ -65,8 +66,8 @@ pub(crate) struct DeviceDestination {
     kernels: Stream,
     /// The number of batches whose stored bytes are being fetched.
     fetching: usize,
-    /// For results that must be completed region by region: batches that ended while an earlier batch is still in
-    /// flight. `placed` counts the batches whose elements were moved.
+    /// Batches that ended before an earlier batch did, kept for results that must be completed region by region.
+    /// `placed` counts the batches whose elements were moved.
     early: BTreeMap<usize, Arc<DeviceFlight>>,
     placed: usize,
     /// Batches whose elements kernels are moving to the results, oldest first.
@@ -116,7 +117,7 @@ impl Group {
         self.placement.batch_bytes
     }
 
-    /// Adds an array to the group of arrays that share batches.
+    /// Adds an array to this group, so that its chunks share batches with those of the group's other arrays.
     pub(crate) fn take(&mut self, placement: ReadPlacement, layout: &Arc<ChunkLayout>) {
         if layout.packed.size_bytes > self.layout.packed.size_bytes {
             *self = Group::new(placement, layout);
@@ -204,7 +205,8 @@ impl DeviceDestination {
         })
     }
 
-    /// Maximum number of slabs in flight: enough for every thread to have a chunk, and a few more that cross the bus.
+    /// Maximum number of slabs in flight: one chunk for every thread, and a few slabs that are being copied to the
+    /// device.
     fn most_loading(&self, group: usize) -> usize {
         let (call, GroupState { target, route, batch_bytes, .. }) = (&self.call, &self.groups[group]);
         let fetched_as_stored = matches!(route, Route::Kernels(_)) || target.stored_is_packed;

@@ -28,8 +28,8 @@ use crate::store::Lease;
 /// Maximum number of chunks in a batch: enough to keep many threads busy, few enough to keep the plan small.
 const BATCH_UNITS: usize = 256;
 
-/// Maximum number of chunks in a batch from a far store. With large batches, fewer batches wait for repeated requests,
-/// and small neighbouring parts of a file become large requests.
+/// Maximum number of chunks in a batch that is read from a store over a network. With large batches, fewer batches wait
+/// for repeated requests, and small neighbouring parts of a file become large requests.
 const FAR_BATCH_UNITS: usize = 4096;
 
 /// Maximum number of batches of one read that are in flight at a time. The store already has the next batches when one
@@ -57,7 +57,7 @@ struct HostResult {
 pub(crate) struct HostDestination {
     target: Arc<Target>,
     writers: Vec<Writer>,
-    /// Decoded bytes of one batch: a share of the memory limit, so that a few batches fit with their stored bytes.
+    /// Target for the decoded bytes of one batch: a share of the memory limit, so that a few batches fit.
     batch_bytes: usize,
     reserved: HashMap<usize, Reserved>,
 }
@@ -116,8 +116,7 @@ impl HostDestination {
 struct Parts {
     /// The lent boxes of each result, by the number of the result.
     lent: BTreeMap<usize, Lent>,
-    /// For each chunk, fill-value box and cached chunk of the batch: the results that it fills, each with the index of
-    /// its boxes in `lent`.
+    /// For each chunk and each fill-value box of the batch, the results that it fills, each with an index into `lent`.
     places: Vec<Vec<(usize, usize)>>,
 }
 

@@ -27,7 +27,7 @@ use crate::store::Lease;
 /// Alignment of frames that are copied into one buffer.
 const ALIGNMENT_BYTES: usize = 256;
 
-/// A batch whose stored bytes come in device memory, because the store keeps them there.
+/// A batch whose stored bytes come in device memory, where the store keeps them or reads them to.
 pub(crate) struct ResidentBatch {
     target: Arc<Target>,
     /// The kernels that decode the batch's frames, and a stream for them; `None` for uncompressed chunks.
@@ -247,8 +247,8 @@ impl ResidentBatch {
         Ok(Some((elements, Frames { launched, frames, arena })))
     }
 
-    /// Decodes frames on the host, because the limit leaves no scratch memory on the device. Failures are reported to
-    /// the call.
+    /// Decodes frames on the host, because the memory limit leaves no scratch memory on the device for kernels.
+    /// Failures are reported to the call.
     fn decode_on_host(&self, reads: &[(usize, Buffer)], plan: &Batch) -> Result<Vec<Packed>> {
         let mut found = Vec::new();
         for (read, bytes) in reads {

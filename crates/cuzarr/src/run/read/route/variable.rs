@@ -44,7 +44,7 @@ struct Target {
     call: Arc<Context>,
     spacing: Spacing,
     read_missing: bool,
-    /// Maximum decoded size of a chunk in bytes.
+    /// Maximum decoded size of one chunk in bytes; a larger chunk is an error.
     limit_bytes: u64,
     /// A lock that a chunk takes for itself alone when its decoding needs more memory than usual. Then no other chunk
     /// takes memory.
@@ -201,7 +201,7 @@ impl Spacing {
     }
 }
 
-/// Every sum of `first` and one number from each list. The last list varies fastest.
+/// Returns every sum of `first` and one number from each of the lists. The last list varies fastest.
 fn sums(first: usize, lists: Vec<Vec<usize>>) -> impl Iterator<Item = usize> {
     let count: usize = lists.iter().map(Vec::len).product();
     let mut index = vec![0; lists.len()];

@@ -33,7 +33,7 @@ use crate::run::write::writing::{Leaf, Seal, Writing};
 /// The kernels that encode the chunks of one write, and the chunks that wait for them.
 pub(crate) struct Encoders {
     device: Device,
-    /// Whether whole chunks of different shapes are encoded together. For this, packed chunks must become frames
+    /// Whether whole chunks of different shapes are encoded in one batch. For this, packed chunks must become frames
     /// without other steps, and the encoder must accept chunks that are smaller than the largest.
     mixes: bool,
     /// The chunks that wait to be encoded, grouped by the kernels that encode them. Usually there is one.
@@ -267,7 +267,7 @@ impl Encoders {
         Ok((kind.packed.leaves.len() >= self.chunks).then_some(number))
     }
 
-    /// Whether so many batches are on the device that one must be taken before another can begin.
+    /// Whether the device has so many batches that the frames of one must be taken before another batch can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= self.batches
     }
