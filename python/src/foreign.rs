@@ -46,7 +46,8 @@ impl<T> Drop for PythonOwner<T> {
     }
 }
 
-/// Makes the owner of memory that a Python object keeps alive. Dropping it takes the interpreter's lock.
+/// Wraps a Python object whose memory a buffer uses, so that the object lives as long as the buffer. Dropping the
+/// wrapper takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner::new(owner))
 }

@@ -106,7 +106,7 @@ impl PyNdBuffer {
         PyTuple::new(py, self.inner.strides())
     }
 
-    /// The address of the first element. The caller may use it on any stream.
+    /// The address of the array's first element in host or device memory. The caller may use it on any stream.
     #[getter]
     fn address(&self) -> usize {
         pool::mark_shared(self.inner.buffer());
@@ -295,7 +295,7 @@ impl PyNdBuffer {
         foreign::dlpack_device(self.inner.device())
     }
 
-    /// Offset of the first element from the beginning of the bytes that the buffer protocol lends.
+    /// Offset in bytes of the array's first element from the start of the memory that Python's buffer protocol shows.
     #[getter]
     fn offset_bytes(&self) -> usize {
         self.inner.layout().offset_bytes() - self.span().0

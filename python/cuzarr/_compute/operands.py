@@ -183,7 +183,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """The device on which an operand of a plan is: that of an array in memory, else ``"cpu"``."""
+    """The device whose memory holds an operand of a plan: a GPU for an array in its memory, else ``"cpu"``, also for stored arrays."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

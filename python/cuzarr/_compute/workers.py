@@ -44,8 +44,8 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
 
 
 def _document(place: StorePath) -> str | None:
-    """The key of a source's metadata document, by which each worker checks that it can read the source; ``None`` for stores in memory,
-    which are sent with the tasks."""
+    """The key of an input array's metadata document, which each worker reads as a test; ``None`` for stores in memory, which are sent with
+    the tasks."""
     if isinstance(place.store, MemoryStore | GpuMemoryStore):
         return None
     return next((key for key in map(place.key, _DOCUMENTS) if place.store.exists(key)), None)

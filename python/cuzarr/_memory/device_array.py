@@ -347,7 +347,7 @@ class DeviceArray(
         return view.reshape(shape) if len(shape) > view.ndim else view
 
     def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
-        """The view that ``items`` selects, which has an integer or a slice for every dimension. Steps may be negative."""
+        """The elements that ``items`` selects, by an integer or a slice for every dimension of this array. Steps may be negative."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
         for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):
@@ -380,7 +380,8 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """Finds the elements that a key with index arrays or masks selects. If one of these is on this device, all are moved there."""
+        """Converts a key with index arrays or masks to indices of this array's elements, for reading or writing them. If an index array or
+        a mask is on this device, all are moved to it."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:
@@ -723,7 +724,8 @@ def device_array(x: Any) -> DeviceArray:
 
 @dataclass(frozen=True)
 class _Named:
-    """The elements that a key with index arrays or masks selects, as indices ``numbers`` along dimension ``axis`` of the array ``among``.
+    """The elements that a key with index arrays or masks selects, stored as indices ``numbers`` along the dimension ``axis`` of an array
+    ``among``.
 
     ``among`` is ``turned`` in another shape: a view if possible, else a copy. The result has the shape ``shape``.
     """

@@ -59,8 +59,8 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """One index array of an indexing key, and the array dimensions that it selects from. Its numbers count the elements of these dimensions
-    in C order."""
+    """One index array of an indexing key, and the array dimensions from which it selects elements. Its numbers count the elements of these
+    dimensions in C order."""
 
     axes: list[int]
     numbers: Numbers

@@ -519,7 +519,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def storage_transformers(self) -> tuple[Any, ...]:
-        """Storage transformers; none are supported."""
+        """The storage transformers that the metadata document lists; empty, because cuzarr supports none."""
         return tuple(self.document.get("storage_transformers") or ())
 
 

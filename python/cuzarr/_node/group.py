@@ -194,7 +194,7 @@ class Group(Node):
 
     @property
     def synchronizer(self) -> None:
-        """Always ``None``. The property exists because zarr-python has it."""
+        """Always ``None``: cuzarr has no synchronizers. The property exists because zarr-python has it."""
         return None
 
     @property

@@ -236,7 +236,7 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing, in place of a function that finishes the caller's array, for a read into new memory."""
+    """Does nothing after a read into new memory; after a read into the caller's array, another function copies elements if necessary."""
 
 
 def boxes_of(

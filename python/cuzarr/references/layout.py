@@ -17,13 +17,14 @@ from cuzarr.references.filters import COMPRESSORS, codec
 from cuzarr.references.source import Source
 
 LONGEST_PART = 64 << 20
-"""Approximate largest size in bytes of the chunks into which a dataset without chunks is divided."""
+"""Approximate size in bytes that chunks do not exceed when an HDF5 dataset without chunks is divided into chunks."""
 
 SHORTEST_PART = 1 << 16
 """Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size in bytes of a variable that is copied into a table of references because Zarr cannot decode the bytes in the file."""
+"""Largest variable, in bytes, that is copied into a table of references if Zarr cannot decode its bytes in the file. Larger ones are
+refused."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk of an HDF5 dataset in the grid of chunks: one number for each dimension."""

@@ -17,7 +17,7 @@ from typing import Any
 from cuzarr.storage.url import Credentials
 
 Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
-"""A store to open on the Rust side: its URL, the options for it, and a function that renews credentials."""
+"""The arguments by which the Rust side opens a store: the URL, options, and a function that renews the credentials."""
 
 
 class _UnknownError(Exception):

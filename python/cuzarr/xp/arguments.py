@@ -19,7 +19,7 @@ X = "x : array\n    Elements in memory of any device, an array in a store, or a 
 """Description of the parameter ``x``, for docstrings of functions that take arrays of every kind."""
 
 LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan."
-"""Description of the result, for docstrings of functions that take arrays of every kind."""
+"""Description of what a function returns, for the docstrings of functions that take arrays of every kind."""
 
 NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
 """Description of the error for a missing dimension, for docstrings of functions that take arrays of every kind."""

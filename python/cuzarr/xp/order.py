@@ -161,7 +161,8 @@ def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bo
 
 
 def _at(order: DeviceArray, values: DeviceArray) -> DeviceArray:
-    """Puts one value for each sorted element at the element's position before sorting. ``order`` has the indices that sorted them."""
+    """Reorders ``values``, one for each element of a sorted array, to the order that the elements had before sorting. ``order`` has the
+    indices that sorted them."""
     places = DeviceArray.empty(values.shape, values.dtype, values.device)
     places._buffer.scatter(0, order._buffer, values._buffer)
     return places

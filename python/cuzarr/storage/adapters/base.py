@@ -18,8 +18,8 @@ Request = tuple[str, int | None, int | None]
 
 
 Place = Any
-"""The identity of a store's values: an address as text (``file:///data/a``), the object that holds them, or a tuple of one of these
-and a path in it. Stores with equal identities share write locks and caches, and copies treat them as one store.
+"""The identity of a store's values: an address such as ``file:///data/a``, the object that holds the values, or a tuple of either and a
+path in it. Stores with equal identities share write locks and caches, and copies treat them as one store.
 """
 
 
