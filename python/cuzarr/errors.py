@@ -419,7 +419,7 @@ class CuzarrDeprecationWarning(DeprecationWarning):
 
 
 class CuzarrRuntimeWarning(RuntimeWarning):
-    """An argument has no effect here, or an operation takes a slow path."""
+    """An argument of a call has no effect, or an operation is slow, for example because data pass through host memory."""
 
 
 # zarr-python's names for the warnings.

@@ -258,7 +258,8 @@ impl PyCheckpoint {
         py.unlocked(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
-    /// Refuses a read-only store, and a store whose values cannot be deleted: work there cannot be resumed.
+    /// Refuses a store in which interrupted work could not be resumed: one that is read-only, or whose values cannot be
+    /// deleted.
     #[staticmethod]
     fn check_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
         Checkpoint::check_place(&*target.0.inner, &target.1).py()

@@ -89,7 +89,7 @@ pub struct Request {
     pub copy: Option<bool>,
 }
 
-/// Exports memory as a DLPack capsule, as the consumer requests it.
+/// Exports the memory of `buffer` as a DLPack capsule, in the form that the consuming library requests.
 pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let own = dlpack_device(buffer.device())?;
     let is_host = own.0 == dlpack::DEVICE_CPU;

@@ -204,9 +204,9 @@ impl PyNdBuffer {
         py.unlocked(put).py()
     }
 
-    /// Copies ranges of other arrays into this one; all have one dimension and the same type. `ranges` are 8-byte
-    /// integers on the host, of shape (ranges, 4): the number of the array, the range's first element there and here, and
-    /// its number of elements.
+    /// Copies ranges of elements of other arrays into this one; all arrays have one dimension and the same element
+    /// type. `ranges` are 8-byte integers on the host, of shape (ranges, 4): the number of the array, the range's first
+    /// element there and here, and its number of elements.
     fn copy_ranges(&self, py: Python<'_>, sources: Vec<PyRef<'_, PyNdBuffer>>, ranges: &PyNdBuffer) -> PyResult<()> {
         let sources: Vec<NdBuffer> = sources.iter().map(|source| source.inner.clone()).collect();
         let copy = || {
@@ -331,8 +331,8 @@ impl PyNdBuffer {
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// Ends a loan by the buffer protocol; there is nothing to do: `__getbuffer__` takes no resource that must be
-    /// returned.
+    /// Ends the use of this array's memory through Python's buffer protocol. Nothing needs to be done: `__getbuffer__`
+    /// takes no resource that must be returned.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {

@@ -22,7 +22,8 @@ use crate::watch::Watches;
 /// warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
-/// The consolidated metadata below a group. Documents are parsed when they are needed.
+/// The metadata of all nodes below a group, from the consolidated metadata in the group's own document. Documents are
+/// parsed when they are needed.
 #[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
 pub struct PyConsolidated(Consolidated);
 

@@ -111,7 +111,7 @@ class _Walk:
 def parse(
     key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers], where: Callable[[Any, Any, Any], Any]
 ) -> Chosen:
-    """Parses a key with index arrays or masks. Returns the elements that it selects.
+    """Parses an indexing key with index arrays or masks, as in ``array[key]``. Returns the elements that it selects.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ class ArrayMetadata(NodeMetadata):
 
     @cached_property
     def data_type(self) -> DataType:
-        """The data type of the elements."""
+        """The data type of the array's elements."""
         return from_description(*self._documents.data_type())
 
     @cached_property
@@ -224,7 +224,7 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def dtype(self) -> DataType:
-        """The data type of the elements."""
+        """The data type of the array's elements."""
         return self.data_type
 
     @property
@@ -459,7 +459,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def inner_codecs(self) -> tuple[Codec, ...]:
-        """The codecs of a chunk; with sharding, those inside the sharding codec."""
+        """The codecs with which the array's chunks are encoded; with sharding, those inside the sharding codec."""
         sharding = self.sharding_codec
         return self.codecs if sharding is None else sharding.codecs
 
@@ -468,17 +468,17 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs of a chunk."""
+        """The array-to-array codecs with which the array's chunks are encoded."""
         return self._with_role("array_array")
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec of a chunk."""
+        """The array-to-bytes codec with which the array's chunks are encoded."""
         return next(iter(self._with_role("array_bytes")), None)
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs of a chunk."""
+        """The bytes-to-bytes codecs with which the array's chunks are encoded."""
         return self._with_role("bytes_bytes")
 
     @property
@@ -514,7 +514,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if there are any."""
+        """Names of the array's dimensions; ``None`` if the metadata document names none."""
         return self._documents.dimension_names
 
     @property

@@ -347,17 +347,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs of a chunk."""
+        """The array-to-array codecs with which the array's chunks are encoded."""
         return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec of a chunk; ``None`` in format 2."""
+        """The array-to-bytes codec with which the array's chunks are encoded; ``None`` in format 2."""
         return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs of a chunk."""
+        """The bytes-to-bytes codecs with which the array's chunks are encoded."""
         return self._metadata.compressors
 
     @property
@@ -1245,7 +1245,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if there are any. In format 2 they are stored as xarray stores them."""
+        """Names of the array's dimensions; ``None`` if its metadata name none. In format 2 they are stored as xarray stores them."""
         if isinstance(self._metadata, ArrayV3Metadata):
             return self._metadata.dimension_names
         names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")

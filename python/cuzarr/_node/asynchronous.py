@@ -98,7 +98,7 @@ class _Selector:
         self._selector = selector
 
     async def getitem(self, selection: Any) -> Any:
-        """Read the selected elements.
+        """Read the elements of the array that a selection names.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class _Selector:
         return await run(self._selector.__getitem__, selection)
 
     async def setitem(self, selection: Any, value: Any) -> None:
-        """Write the selected elements.
+        """Write the elements of the array that a selection names.
 
         Parameters
         ----------

@@ -111,7 +111,7 @@ class Node(StoreNode):
 
 
 class Attributes(MutableMapping[str, Any]):
-    """Attributes of an array or group. Every change is written to the store."""
+    """The attributes of one array or group, as a mutable mapping by name. Every change is written to the store."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -20,7 +20,7 @@ class BloscCname(StrEnum):
 
 
 class BloscShuffle(StrEnum):
-    """How Blosc shuffles the bytes or bits of elements before it compresses them."""
+    """The ways in which Blosc can shuffle the bytes or bits of elements before it compresses them."""
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"

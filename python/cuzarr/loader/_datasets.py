@@ -163,7 +163,7 @@ class SampleDataset(EpochDataset):
         return Pass(held, limit, group), order.starts[plan.order]
 
     def report(self) -> dict[str, int | float] | None:
-        """Numbers about the last pass in this process: samples, batches, bytes read and time waited.
+        """Numbers about the last pass over the data set in this process: samples, batches, bytes read and time waited.
 
         Returns
         -------

@@ -241,7 +241,8 @@ class HeldRows(Held):
         return matrix, {name: self._column(column, batch.numbers) for name, column in self.columns.items()}
 
     def _column(self, column: Column, numbers: Ints) -> Any:
-        """The values (or the codes of categories) of one column for some rows. For a column with a mask, a pair with the mask."""
+        """The values (or the codes of categories) in some rows of one column of the data frame. For a column with a mask, a pair with the
+        mask."""
         arrays = (column.values,) if column.mask is None else (column.values, column.mask)
         own = tuple(self.library.converted(delivered(in_memory(array, "read")[numbers])) for array in arrays)
         return own[0] if column.mask is None else own

@@ -304,7 +304,7 @@ class SampleStream(EpochDataset):
                 del batch  # not kept while the next one is waited for
 
     def report(self) -> dict[str, int | float] | None:
-        """Numbers about the last pass in this process: samples, batches, bad samples, bytes read and time waited.
+        """Numbers about the last pass over the stream in this process: samples, batches, bad samples, bytes read and time waited.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class _Reader:
         self._exits.close()
 
     def cancel(self) -> None:
-        """Cancels all reads, including those that begin later."""
+        """Cancels all reads of samples, including those that begin later."""
         self._watch.cancel()
 
     def begin(self, batch: list[Numbered] | Exception) -> _Read:

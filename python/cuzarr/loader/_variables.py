@@ -221,7 +221,7 @@ class Part:
 
 
 class Form:
-    """How the user passed the arrays of a data set (one, several, or several by name), so that batches get the same form.
+    """The form in which the user passed the arrays of a data set, and in which batches are returned: one, several, or several by name.
 
     Attributes
     ----------

@@ -124,7 +124,7 @@ class Hdf5File:
         return {name for names, _ in self._axes() for name in names}
 
     def _axes(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-        """The names and the lengths of the dimensions of each dataset."""
+        """The names and the lengths of the dimensions of each dataset in the HDF5 file."""
         for path, node in self._members:
             if path in self._dimensions and not is_placeholder(node):
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)

@@ -23,8 +23,8 @@ SHORTEST_PART = 1 << 16
 """Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest variable, in bytes, that is copied into a table of references if Zarr cannot decode its bytes in the file. Larger ones are
-refused."""
+"""Largest number of bytes of a variable that are copied into a table of references because Zarr cannot decode them in the file. A variable
+that needs more is refused."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk of an HDF5 dataset in the grid of chunks: one number for each dimension."""

@@ -92,12 +92,12 @@ class CompressedDataset:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the stored elements."""
+        """The type of the matrix's stored elements."""
         return self._data.dtype
 
     @property
     def nnz(self) -> int:
-        """The number of stored elements."""
+        """The number of elements that are stored of the sparse matrix; the others are 0."""
         return self._data.shape[0]
 
     @property
@@ -107,7 +107,7 @@ class CompressedDataset:
 
     @property
     def device(self) -> str:
-        """The device that elements are read to."""
+        """The device to which elements of the matrix are read."""
         return self._data.device
 
     def with_device(self, device: str) -> Self:

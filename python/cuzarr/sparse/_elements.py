@@ -120,8 +120,8 @@ class _Columns:
 
 
 class _Repeated:
-    """How often each selected column of a sparse matrix is in the result, to repeat the elements of columns that are selected several
-    times.
+    """The number of times that each selected column of a sparse matrix is in the result of a read, to repeat columns that are selected
+    several times.
 
     Parameters
     ----------

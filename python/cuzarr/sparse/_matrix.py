@@ -71,12 +71,13 @@ class Matrix:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
+        """The type of the matrix's elements."""
         return self.data.dtype
 
     @property
     def nnz(self) -> int:
-        """The number of stored elements. Stored zeros and repeated elements at one place are counted."""
+        """The number of elements that the sparse matrix holds; the others are 0. Stored zeros and repeated elements at one place are
+        counted."""
         return self.data.size
 
     @property

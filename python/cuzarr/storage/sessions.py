@@ -21,7 +21,8 @@ Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], fl
 
 
 class _UnknownError(Exception):
-    """Raised if only Icechunk itself can open a session, for example because its state has an option that cuzarr does not know."""
+    """An exception for an Icechunk session that only Icechunk itself can open, for example because cuzarr does not know one of its
+    options."""
 
 
 def of_session(store: Any) -> Opened | None:

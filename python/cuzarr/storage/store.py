@@ -352,7 +352,7 @@ class Store:
         return self._handle.is_on(device)
 
     def set(self, key: str, value: BytesValue) -> None:
-        """Write a whole value. Readers see the old value or the new one, never a mixture.
+        """Write the whole value of a key. Readers see the old value or the new one, never a mixture.
 
         Parameters
         ----------
@@ -432,7 +432,7 @@ class Store:
             self._handle.set(key, old[:start] + new + old[start + len(new) :])
 
     def delete(self, key: str) -> None:
-        """Delete a value. Nothing happens if the key is missing.
+        """Delete the value of a key. Nothing happens if the key is missing.
 
         Raises
         ------
@@ -484,7 +484,7 @@ class Store:
         self.delete_dir("")
 
     def exists(self, key: str) -> bool:
-        """Whether a key exists.
+        """Whether the store has a value for a key.
 
         Parameters
         ----------
@@ -498,7 +498,7 @@ class Store:
         return self._handle.getsize(key) is not None
 
     def getsize(self, key: str) -> int:
-        """Size of a value in bytes.
+        """Size of a key's value in bytes.
 
         Raises
         ------

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         def __call__(self, x: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedPair(Protocol[Rest]):
-        """Like :class:`Planned`, for two operands. If one is a stored array or a plan, the result is a plan."""
+        """Type of a function of two operands, like :class:`Planned` for one: it returns a plan if an operand is a stored array or a
+        plan."""
 
         @overload
         def __call__(self, x1: Lazy, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
         def __call__(self, x1: ArrayLike, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedList(Protocol[Rest]):
-        """Like :class:`Planned`, for a function of a sequence of arrays."""
+        """Type of a function of a sequence of arrays, like :class:`Planned` for one array: it returns a plan if they are stored arrays or
+        plans."""
 
         @overload
         def __call__(self, arrays: Sequence[Lazy], /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...

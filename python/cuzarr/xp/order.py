@@ -306,7 +306,8 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
 
 @_documented
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
-    """The distinct elements of an array, sorted, and for every element its position there. Each NaN counts as a separate element.
+    """The distinct elements of an array, sorted, and for every element of the array its position among them. Each NaN counts as a separate
+    element.
 
     Returns
     -------

@@ -229,7 +229,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
 @planned
 @_documented
 def squeeze(x: Any, axis: Axis = None) -> Any:
-    """The elements without dimensions of extent 1.
+    """The array without its dimensions of extent 1.
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ def flip(x: Any, axis: Axis = None) -> Any:
 @planned
 @_documented
 def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
-    """The elements at the given indices along a dimension.
+    """The elements of an array at the given indices along a dimension.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device on which new arrays are made if none is given."""
+        """The device on which new arrays are made if a call names none."""
         return str(device_name(None))
 
     def devices(self) -> list[str]:

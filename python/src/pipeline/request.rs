@@ -256,8 +256,8 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Runs a read or write on this thread, without the interpreter's lock. An exception from the store's own code is
-    /// raised again.
+    /// Runs a read or write of this request on this thread, without the interpreter's lock. An exception from the
+    /// store's own code is raised again.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
