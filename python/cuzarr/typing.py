@@ -686,7 +686,8 @@ class MemoryArray(Protocol):
     def T(self) -> MemoryArray: ...  # noqa: N802, NumPy's name
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The elements on the host. For an array on a GPU this is an error, since copies to the host must be requested."""
+        """The elements of this array in host memory, as a NumPy array. For an array on a GPU this is an error, since copies to the host
+        must be requested."""
         ...
 
     def __dlpack__(self) -> Any: ...

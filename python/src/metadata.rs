@@ -247,10 +247,10 @@ impl PyArrayMetadata {
     }
 }
 
-/// Makes the metadata of a new array. `data_type` is a description for `numpy.dtype` with lists instead of tuples; its
-/// byte order is used in v2. `data_type_words` is the data type of a v3 document. `codecs` is the chain of v3, or the
-/// filters and the compressor of v2; with `None`, defaults are used. `fill_value` has the bytes of an element; with
-/// `is_undefined`, v2 has no fill value.
+/// Makes the metadata of a new array from its shape, data type, chunks and codecs. `data_type` is a description for
+/// `numpy.dtype` with lists instead of tuples; its byte order is used in v2. `data_type_words` is the data type of a v3
+/// document. `codecs` is the chain of v3, or the filters and the compressor of v2; with `None`, defaults are used.
+/// `fill_value` has the bytes of an element; with `is_undefined`, v2 has no fill value.
 #[pyfunction]
 #[pyo3(signature = (zarr_format, shape, data_type, *, data_type_words, chunks, shards, target_bytes, index_location, codecs, fill_value,
     is_undefined, order, chunk_key_encoding, dimension_names, attributes))]

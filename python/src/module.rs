@@ -13,7 +13,7 @@ use crate::ndbuffer::PyNdBuffer;
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]
 pub struct PyUserModule(Module);
 
-/// One of the kernels of a module.
+/// One of the CUDA kernels of a module that the user wrote.
 #[pyclass(name = "Function", module = "cuzarr._core", frozen)]
 pub struct PyFunction(Function);
 

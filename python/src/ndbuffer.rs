@@ -130,7 +130,7 @@ impl PyNdBuffer {
         Py::new(py, PyNdBuffer { inner: moved })
     }
 
-    /// Whether the memory is read-only.
+    /// Whether the array's memory must not be written.
     #[getter]
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
@@ -245,7 +245,8 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
-    /// Computes the matrix product with `other`. The last two dimensions are the matrices; the others are broadcast.
+    /// Computes the matrix product of this array with `other`. The last two dimensions are the matrices; the others are
+    /// broadcast.
     fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.matmul(&other.inner)).py()? })
     }
@@ -267,7 +268,7 @@ impl PyNdBuffer {
         py.unlocked(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
 
-    /// Whether every element equals `element`. With `equal_nan`, NaN equals NaN.
+    /// Whether every element of the array equals the one with the bytes `element`. With `equal_nan`, NaN equals NaN.
     fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
         py.unlocked(|| self.inner.all_equal_element(element, equal_nan)).py()
     }

@@ -138,7 +138,7 @@ fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
     }
 }
 
-/// The kinds of selections that Python passes.
+/// A selection of an array's elements, in one of the two forms in which Python passes it.
 #[derive(FromPyObject)]
 pub enum Selected<'py> {
     Box(Lists),

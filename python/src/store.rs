@@ -30,7 +30,7 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
 
-/// A store of the Rust library, for Python.
+/// A Zarr store that the Rust library implements, as an object for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
     /// The store of the Rust library that this object makes available to Python.

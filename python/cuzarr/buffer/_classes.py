@@ -96,7 +96,7 @@ class Memory(ABC):
 
     @abstractmethod
     def as_numpy_array(self) -> np.ndarray[Any, Any]:
-        """The memory as a NumPy array. Memory of a GPU is copied to the host; memory of the host is shared.
+        """The contents of the buffer as a NumPy array. Memory of a GPU is copied to the host; memory of the host is shared.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Memory(ABC):
 
 @documented(">>> from cuzarr.buffer import cpu", results={"Self": "A buffer of this class."})
 class Buffer(Memory):
-    """Flat, contiguous, untyped bytes on a device; sizes and slices are in bytes.
+    """A buffer of flat, contiguous, untyped bytes in the memory of a device; sizes and slices are in bytes.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class Buffer(Memory):
         return self._data
 
     def as_buffer_like(self) -> memoryview:
-        """The bytes as a ``memoryview``. Bytes of a GPU are copied to the host.
+        """The bytes of this buffer as a ``memoryview``. Bytes of a GPU are copied to the host.
 
         >>> cpu.Buffer.from_bytes(b"ab").as_buffer_like().nbytes
         2
@@ -231,7 +231,7 @@ class Buffer(Memory):
         return memoryview(self.as_numpy_array())  # type: ignore[arg-type]
 
     def to_bytes(self) -> bytes:
-        """A copy of the bytes in host memory.
+        """A copy of the buffer's bytes in host memory.
 
         >>> cpu.Buffer.from_bytes(b"bytes")[1:].to_bytes()
         b'ytes'
@@ -320,7 +320,7 @@ def _contiguous(key: Any) -> slice:
     results={"Self": "A buffer of this class."},
 )
 class NDBuffer(Memory):
-    """Typed, strided, N-dimensional elements on a device.
+    """A buffer of typed, strided, N-dimensional elements in the memory of a device.
 
     Parameters
     ----------

@@ -271,7 +271,7 @@ class SampleStream(EpochDataset):
     def _batches(
         self, progress: Progress, wanted: Iterator[list[Numbered]], left: threading.Event
     ) -> Generator[dict[str, Any], None, None]:
-        """Yields batches, which a thread reads ahead."""
+        """Yields the batches of samples of an epoch, which a thread reads ahead."""
         counts = self._counts = _Counts()
         started = time.perf_counter()
         reader = _Reader(self._library, self.skip_bad)

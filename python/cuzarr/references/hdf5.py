@@ -22,7 +22,8 @@ from cuzarr.references.variable import Group, Variable
 
 
 class Hdf5File:
-    """An HDF5 file, opened by ``with``. ``above`` is the path that the file's root gets in the table of references.
+    """An HDF5 file that is open for reading inside a ``with`` block. ``above`` is the path that the file's root gets in the table of
+    references.
 
     Raises
     ------

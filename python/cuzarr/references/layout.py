@@ -79,7 +79,7 @@ class Layout:
         """For each other stored chunk: the bytes of the Zarr chunk, which the table of references itself must hold."""
         self._filters: list[Document] = [{"id": "vlen-utf8"}] if self.is_text else []
         self.is_readable: bool = True
-        """Whether h5py has all filters of the dataset."""
+        """Whether h5py can decode the dataset's chunks, because it has all of the filters."""
         self._find()
         self._cut(whole_rows)
         stored = len(self.ranges) + len(self.inline)

@@ -82,12 +82,12 @@ class CompressedDataset:
 
     @property
     def group(self) -> Group:
-        """The group of the matrix."""
+        """The Zarr group in which the matrix is stored."""
         return self._group
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and number of columns."""
+        """Number of rows and number of columns of the matrix."""
         return self._shape
 
     @property
@@ -97,7 +97,7 @@ class CompressedDataset:
 
     @property
     def nnz(self) -> int:
-        """The number of elements that are stored of the sparse matrix; the others are 0."""
+        """The number of stored elements of the sparse matrix; all other elements are 0."""
         return self._data.shape[0]
 
     @property
@@ -167,7 +167,7 @@ class CompressedDataset:
         return self._as_library(rows, columns)
 
     def to_memory(self) -> Any:
-        """Read the whole matrix.
+        """Read the whole matrix into memory.
 
         Returns
         -------

@@ -401,7 +401,8 @@ class Store:
         return self._handle.set_if_not_exists(key, _bytes_of(value))
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
-        """Replace bytes inside values. Each value is read, changed and written whole; new bytes beyond the end make the value longer.
+        """Replace ranges of bytes inside the stored values of keys. Each value is read, changed and written whole; new bytes beyond the end
+        make the value longer.
 
         Parameters
         ----------
@@ -592,7 +593,7 @@ class Store:
         return True
 
     def close(self) -> None:
-        """Close the store. Only a :class:`ZipStore` needs this; other stores do nothing.
+        """Close the store, so that a ZIP file gets its final form. Only a :class:`ZipStore` needs this; other stores do nothing.
 
         >>> store.close()
         >>> store.list()

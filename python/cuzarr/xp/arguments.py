@@ -64,12 +64,13 @@ def planned(function: Callable[Concatenate[ArrayLike, Rest], Any]) -> Planned[Re
 
 
 def planned_pair(function: Callable[Concatenate[ArrayLike, ArrayLike, Rest], Any]) -> PlannedPair[Rest]:
-    """Like :func:`planned`, for a function of two operands."""
+    """Tells type checkers, like :func:`planned`, that a function of two operands returns a plan if one of them is a stored array or a
+    plan."""
     return function  # type: ignore[return-value]
 
 
 def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]) -> PlannedList[Rest]:
-    """Like :func:`planned`, for a function of several arrays."""
+    """Tells type checkers, like :func:`planned`, that a function of several arrays returns a plan if they are stored arrays or plans."""
     return function  # type: ignore[return-value]
 
 

@@ -701,7 +701,8 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> MemoryArray:
-    """The sum of products along a dimension. Complex elements of ``x1`` are conjugated.
+    """The vector dot product of two arrays: the sum of the products of elements along a dimension. Complex elements of ``x1`` are
+    conjugated.
 
     Parameters
     ----------

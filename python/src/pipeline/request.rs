@@ -324,7 +324,7 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
     }
 }
 
-/// A read that runs on another thread.
+/// A read of chunks for zarr-python that runs on another thread, and for whose end a program can wait.
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
 pub struct PyStartedRead {
     ending: Arc<Ending>,
