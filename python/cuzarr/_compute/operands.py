@@ -32,7 +32,8 @@ def is_lazy(value: Any) -> bool:
 
 
 def dimension_names(value: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of an array or a plan; ``None`` if it stores none. In format 2 they are stored as xarray stores them."""
+    """Names of the dimensions of an array or a plan; ``None`` if the array or plan has no names. In format 2 they are stored as xarray
+    stores them."""
     return value._dimension_names if isinstance(value, Lazy) else None
 
 

@@ -320,8 +320,8 @@ class _Stays:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """Converts extents or starts along the dimensions of the inputs to those along the dimensions of a reduction's result. A reduced
-        dimension that is kept gets the value ``reduced``."""
+        """Converts extents or starts of a reduction's inputs, one for each dimension, to extents or starts of the reduction's result. A
+        reduced dimension that is kept gets the value ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 

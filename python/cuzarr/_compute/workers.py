@@ -125,7 +125,8 @@ def _other_version(message: str, version: str) -> CuzarrError:
 
 
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
-    """Converts the result of a worker's check to an error that names the worker; ``None`` if it can work, or is gone."""
+    """Converts the result of a worker's check to an error that names the worker; ``None`` if the worker can do its tasks, or has left the
+    cluster."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
         return None  # the worker can work; or it is gone, and other workers get its tasks
     if isinstance(answer, CuzarrError):

@@ -601,7 +601,7 @@ class DeviceArray(
         return result
 
     def fill(self, value: ArrayLike) -> None:
-        """Set every element to one value, as NumPy's ``fill`` does.
+        """Set every element of this array to one value, as NumPy's ``fill`` does.
 
         Parameters
         ----------

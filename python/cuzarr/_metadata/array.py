@@ -97,12 +97,11 @@ class NodeMetadata:
         raise NotImplementedError  # each kind of node has its own
 
     def _given(self) -> tuple[Any, Any]:
-        """The metadata to write, in the Rust side's form: those of this array or group, and the consolidated metadata of the nodes
-        below."""
+        """The metadata of this array or group in the form that the Rust side writes, with the consolidated metadata of the nodes below."""
         return self.stored()
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """The stored documents of this array or group, as dictionaries, and those of the nodes consolidated below it.
+        """The stored metadata documents of this array or group, as dictionaries, and the documents of the nodes consolidated below it.
 
         Returns
         -------

@@ -90,7 +90,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
 
 @dataclass(frozen=True, eq=False)
 class ConsolidatedMetadata:
-    """Consolidated metadata: those of everything below a group, stored in the group's own document.
+    """Consolidated metadata: the metadata of everything below a group, stored in the group's own document.
 
     Parameters
     ----------

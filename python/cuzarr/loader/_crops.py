@@ -25,7 +25,7 @@ from cuzarr.loader._weights import Floats
 
 
 class CropAxis:
-    """The probabilities, along one axis, with which an epoch chooses the shift of its blocks and the positions of its crops.
+    """The probabilities, along one axis of an array, of the shift of an epoch's blocks of chunks and of the positions of the crops.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class SampleDataset(EpochDataset):
                 yield batch
 
     def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
-        """Plans the part of an epoch that one worker reads: returns the object that reads it, and the positions of its samples in their
+        """Plans the part of an epoch that one worker reads: returns the object that reads the part, and the samples' positions in their
         final order."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)

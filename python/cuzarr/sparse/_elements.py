@@ -41,7 +41,7 @@ class Elements:
     dtype: np.dtype[Any] | None
 
     def read(self, starts: Ints, lengths: Ints, kind: np.dtype[Any]) -> tuple[Any, Any]:
-        """Reads the elements in some ranges, and their indices, which are converted to the type ``kind``.
+        """Reads the elements of the matrix in some ranges, and the elements' indices, which are converted to the type ``kind``.
 
         Raises
         ------

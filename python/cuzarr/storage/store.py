@@ -40,7 +40,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """Converts a value to the form in which it is written: bytes, or a buffer in a GPU's memory."""
+    """Converts a caller's value to the form in which stores write values: bytes, or a buffer in a GPU's memory."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
@@ -207,7 +207,7 @@ class Store:
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
     ) -> Any:
-        """The value of ``key``, or a part of its bytes; ``None`` if the key is missing.
+        """The value of ``key``, or a part of the value's bytes; ``None`` if the key is missing.
 
         Parameters
         ----------

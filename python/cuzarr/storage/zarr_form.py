@@ -548,7 +548,8 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """A wrapper of the user's mapping for a store in GPU memory: cuzarr's store puts its buffers, and the mapping gets zarr-python's buffers."""
+    """A wrapper of the user's mapping for a store in GPU memory: it converts cuzarr's buffers over CuPy's arrays to zarr-python's
+    buffers."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

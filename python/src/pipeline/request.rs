@@ -329,7 +329,7 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
 pub struct PyStartedRead {
     ending: Arc<Ending>,
     store: Py<PyChunkStore>,
-    /// Keeps the memory that the read fills alive until the read has ended, so that its owner frees it last.
+    /// The array that the read fills, kept here so that its memory is still there when the read ends.
     _out: Py<PyNdBuffer>,
 }
 

@@ -45,7 +45,8 @@ class Asynchronous:
     has_sizes = False
     has_versions = False
     is_transactional = False
-    """Whether writes become visible to readers by a commit only, and only Zarr's own keys can be written."""
+    """Whether the store is transactional, such as Icechunk's: writes become visible by a commit only, and only Zarr's own keys can be
+    written."""
     device: str | None = None
     """Device in whose memory the store keeps its values; ``None`` for host memory."""
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
-"""A key, and the requested range of its value's bytes: start (negative: counted from the end) and stop."""
+"""A request to read a key's value, or a range of the value's bytes: key, start (negative: counted from the end) and stop."""
 
 
 Place = Any
