@@ -22,8 +22,8 @@ use crate::watch::Watches;
 /// warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
-/// The metadata of all nodes below a group, from the consolidated metadata in the group's own document. Documents are
-/// parsed when they are needed.
+/// The metadata of all nodes below a group, from the group's consolidated metadata. Documents are parsed when they are
+/// needed.
 #[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
 pub struct PyConsolidated(Consolidated);
 

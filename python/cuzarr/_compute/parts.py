@@ -59,8 +59,8 @@ def _check(what: str, expression: Any, client: Any) -> None:
 
 
 def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any) -> None:
-    """Writes the elements of a plan into a stored array, with one task of the dask cluster for each stored object (chunk or shard). Call
-    :func:`check_store` first.
+    """Writes the elements of a plan into a stored array by tasks of a dask cluster; one task alone writes each stored object (chunk or
+    shard). Call :func:`check_store` first.
 
     Raises
     ------
