@@ -136,7 +136,7 @@ def element_type(dtype: Any, hint: str | None = None) -> np.dtype[Any]:
 
 
 def extents(shape: Any, what: str = "shape") -> tuple[int, ...]:
-    """Converts a number or an iterable of numbers to a shape. Refuses negative numbers.
+    """Converts an argument such as ``shape``, a number or an iterable of numbers, to a tuple. Refuses negative numbers.
 
     Raises
     ------
@@ -179,7 +179,7 @@ MAX_EXTENT = (1 << 63) - 1
 
 
 def parse_shape(shape: object) -> tuple[int, ...]:
-    """Converts a number or an iterable of numbers to a shape. Refuses negative numbers."""
+    """Converts an argument such as ``shape``, a number or an iterable of numbers, to a tuple. Refuses negative numbers."""
     # Lists are tested first, because a test for a protocol takes twenty times longer.
     if not isinstance(shape, list | tuple) and isinstance(shape, SupportsIndex) and not hasattr(shape, "__len__"):
         shape = (shape,)
@@ -203,7 +203,8 @@ Axis = int | str | tuple[int | str, ...] | None
 
 
 def axis_of(axis: Any, ndim: int) -> Any:
-    """Returns the axis unchanged; but for an array without dimensions, ``None`` (all) for 0 and -1, which many NumPy functions accept."""
+    """Returns the argument ``axis`` unchanged. For an array without dimensions, 0 and -1 become ``None`` (all), because many NumPy
+    functions accept them."""
     is_first = not ndim and isinstance(axis, int | np.integer) and axis in (0, -1)
     return None if is_first else axis
 

@@ -198,7 +198,9 @@ def _result_of_twin(section: str, is_listed: bool) -> str:
 
 
 def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
-    """Rewrites an example: each call of the method ``name`` of the object ``of`` (``"{}"``: any object) becomes ``called`` of ``path``."""
+    """Rewrites a docstring's example for the asynchronous form of a method: replaces each call of the method ``name`` by an awaited call.
+    Only calls of the object ``of`` are replaced (``"{}"``: any object); ``path`` becomes the function, and ``called`` the code around its
+    call."""
     done = ""
     while (dot := example.find(f".{name}(")) >= 0:
         start, stop = _object_start(example, dot), dot + len(name) + 2
@@ -212,7 +214,8 @@ def _calls(example: str, of: str, name: str, path: str, called: str) -> str:
 
 
 def _object_start(example: str, dot: int) -> int:
-    """The position in an example at which the object begins whose method is called behind the dot at ``dot``."""
+    """The position in the code ``example`` at which an expression begins, such as ``a[0]`` in ``a[0].get()``, given the position ``dot`` of
+    the dot behind it."""
     if example[dot - 1] not in ")]":
         return max(example.rfind(one, 0, dot) for one in " ,=([\n") + 1
     depth = 0

@@ -18,7 +18,7 @@ _BAR = 30
 
 
 def _shows_lines() -> bool:
-    """Whether standard error can show a line that is overwritten: it is a terminal, or a notebook cell, which Python calls no terminal."""
+    """Whether standard error can show a progress line that is overwritten again and again, because it is a terminal or a notebook cell."""
     # Jupyter's kernels; JupyterLab, VS Code and Colab use the same ones.
     kernels = ("ipykernel", "pyodide_kernel")
     return sys.stderr is not None and (sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] in kernels)

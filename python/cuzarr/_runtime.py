@@ -29,7 +29,7 @@ U = TypeVar("U")
 
 
 class _Threads:
-    """The threads that run awaited calls. Their number is the setting ``async.concurrency``."""
+    """The threads on which cuzarr runs the calls that asynchronous code awaits. Their number is the setting ``async.concurrency``."""
 
     def __init__(self) -> None:
         self._lock = ProcessLock()

@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Like :func:`printable`, but keeps line feeds, for text of several lines."""
+    """Replaces characters that control a terminal by escapes like :func:`printable`, but keeps line feeds, for text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 

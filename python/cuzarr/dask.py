@@ -110,8 +110,8 @@ def _stored(array: Array) -> tuple[Any, ...]:
 
 
 def _named(chunks: Any, array: Array) -> Any:
-    """Converts a dictionary of block extents by dimension to the tuple that dask takes. Dimensions that are not named get the extents of
-    the stored objects."""
+    """Converts the argument ``chunks``, if it is a dictionary of block extents by dimension, to the tuple that dask takes. Dimensions that
+    are not named get the extents of the stored objects."""
     if not isinstance(chunks, dict):
         return chunks
     names = dimension_names(array)

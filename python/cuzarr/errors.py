@@ -152,7 +152,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class ConfigInvalidError(CuzarrError, ValueError):
-    """A configuration key or value is not valid."""
+    """A key of the configuration is unknown, or the value of a key is not valid."""
 
     _kind = "ConfigInvalid"
 
@@ -162,37 +162,37 @@ class BaseZarrError(CuzarrError, ValueError):
 
 
 class NodeNotFoundError(BaseZarrError, FileNotFoundError):
-    """There is no array or group at this path."""
+    """There is no array or group at the path of the store that a call names."""
 
     _kind = "NodeNotFound"
 
 
 class ArrayNotFoundError(NodeNotFoundError):
-    """There is no array at this path."""
+    """There is no array at the path of the store that a call names."""
 
     _kind = "ArrayNotFound"
 
 
 class GroupNotFoundError(NodeNotFoundError):
-    """There is no group at this path."""
+    """There is no group at the path of the store that a call names."""
 
     _kind = "GroupNotFound"
 
 
 class ContainsArrayError(BaseZarrError):
-    """An array is already at this path."""
+    """An array is at a path of a store where a call would create an array or group, or expects a group."""
 
     _kind = "ContainsArray"
 
 
 class ContainsGroupError(BaseZarrError):
-    """A group is already at this path."""
+    """A group is at a path of a store where a call would create an array or group, or expects an array."""
 
     _kind = "ContainsGroup"
 
 
 class ContainsArrayAndGroupError(BaseZarrError):
-    """Both ``.zarray`` and ``.zgroup`` are at this path, so it may be an array or a group."""
+    """Both ``.zarray`` and ``.zgroup`` are at one path of a store, so that it may be an array or a group."""
 
     _kind = "MetadataInvalid"
 
@@ -419,7 +419,7 @@ class CuzarrDeprecationWarning(DeprecationWarning):
 
 
 class CuzarrRuntimeWarning(RuntimeWarning):
-    """An argument has no effect here, or an operation takes a slow path."""
+    """An argument of a call has no effect, or an operation is slow, for example because data pass through host memory."""
 
 
 # zarr-python's names for the warnings.

@@ -73,7 +73,7 @@ def to_array(elements: MemoryArray | np.ndarray[Any, Any] | np.generic) -> jax.A
 
 
 def _check_type(dtype: np.dtype[Any]) -> None:
-    """Refuses element types that JAX does not have.
+    """Raises an error for an element type that JAX does not have.
 
     Raises
     ------

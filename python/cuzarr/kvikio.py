@@ -200,7 +200,8 @@ def _zarr_store() -> type[Any]:
     from cuzarr.storage import zarr_form as _zarr_stores
 
     class GDSStore(_Items, _zarr_stores.GDSStore):
-        """A directory that cuFile reads into GPU memory, and writes from there. It is a zarr-python store, and a mapping.
+        """A store in a directory, whose files cuFile reads into GPU memory and writes from GPU memory. It is a zarr-python store, and a
+        mapping.
 
         Parameters
         ----------

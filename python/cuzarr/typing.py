@@ -267,7 +267,7 @@ class Rows(Protocol):
 
 
 Frames: TypeAlias = Sequence[Frame] | Rows | tuple[Frame, Sequence[int] | ArrayLike, Sequence[int] | ArrayLike]
-"""Encoded chunks (frames) to decode: a sequence of them, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
+"""Encoded chunks (frames) to decode: a sequence of frames, the rows of an array, or ranges of one array as (bytes, offsets, sizes)."""
 
 
 KernelArgument: TypeAlias = complex | np.generic | SupportsCudaArray | SupportsDLPack
@@ -292,8 +292,8 @@ class _SuffixRequest(Protocol):
 
 
 ByteRequest: TypeAlias = _RangeRequest | _OffsetRequest | _SuffixRequest | None
-"""The bytes of a stored value to read, as zarr-python describes them: a range, all from an offset on, or a number of last bytes. ``None``
-is the whole value."""
+"""A request of zarr-python for part of a stored value's bytes: a range, all bytes from an offset on, or the last bytes. ``None`` is the
+whole value."""
 
 
 class Prototype(Protocol):
@@ -686,7 +686,8 @@ class MemoryArray(Protocol):
     def T(self) -> MemoryArray: ...  # noqa: N802, NumPy's name
 
     def __array__(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """The elements on the host. For an array on a GPU this is an error, since copies to the host must be requested."""
+        """The elements of this array in host memory, as a NumPy array. For an array on a GPU this is an error, since copies to the host
+        must be requested."""
         ...
 
     def __dlpack__(self) -> Any: ...
@@ -752,8 +753,8 @@ HeldT = TypeVar("HeldT", "np.ndarray[Any, np.dtype[Any]]", "DeviceArray")
 """Type variable for an array in memory: NumPy's, or a ``DeviceArray``. Functions of its library return arrays of the same library."""
 
 MemoryOperand: TypeAlias = complex | np.generic | np.ndarray[Any, Any] | SupportsCudaArray | MemoryArray | Sequence[Any]
-"""The second operand of an operation with an array in memory, for which the result is again in memory: a number, an array in memory, or a
-list. With stored arrays and plans, the result is a plan."""
+"""The second operand of an operation on an array in memory: a number, a list, or another array in memory. With stored arrays and plans, the
+result is a plan."""
 
 
 def __dir__() -> list[str]:

@@ -39,8 +39,9 @@ pub struct PyArray {
 
 #[pymethods]
 impl PyArray {
-    /// Makes an array from its metadata, or from its metadata documents by name. It reads nothing. With
-    /// `trusts_consolidated`, the documents may come from a group's consolidated metadata.
+    /// Makes the object of an array in a store, from its parsed metadata or from a dictionary of its metadata
+    /// documents. It reads nothing. With `trusts_consolidated`, the documents may come from a group's consolidated
+    /// metadata.
     #[new]
     #[pyo3(signature = (store, path, documents, options, trusts_consolidated=false))]
     fn new(
@@ -134,14 +135,15 @@ impl PyArray {
         arrow::variable(py, elements, text)
     }
 
-    /// Writes elements to the selection. They are broadcast to the selection's shape.
+    /// Writes the elements of `value` to the selected elements of the array. They are broadcast to the selection's
+    /// shape.
     fn write(&self, py: Python<'_>, selection: Selected<'_>, value: &PyNdBuffer) -> PyResult<()> {
         let selection = selection.parse()?;
         let value = value.inner.clone();
         self.run(py, move |array| array.write_buffer(&selection, &value))
     }
 
-    /// Writes elements of variable length, given in C order, to the selection.
+    /// Writes a list of strings or bytes, in C order, to the selected elements of an array of variable-length elements.
     fn write_variable(
         &self,
         py: Python<'_>,

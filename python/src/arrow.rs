@@ -46,7 +46,8 @@ struct Array {
 
 /// Memory that an exported `ArrowArray` owns: its buffers, and their addresses.
 struct Owned {
-    /// Keeps the memory of the buffers alive. Only the consumer reads it.
+    /// The object that owns the memory of the exported array's buffers, and so keeps it alive. Only the consumer reads
+    /// it.
     _memory: Box<dyn Any>,
     buffers: [*const c_void; 3],
 }

@@ -69,7 +69,8 @@ impl Elsewhere {
     }
 }
 
-/// Describes the source or target of a copy to the Python function: its path, and its main document's name and bytes.
+/// Describes one array, the source or the target of a copy, for the Python function that copies its boxes: its path,
+/// and the name and bytes of its main metadata document.
 fn end(py: Python<'_>, array: &Array) -> (String, &'static str, Py<PyBytes>) {
     let documents = array.metadata().documents();
     let (name, document) = documents.first().map_or(("", &[][..]), |(name, bytes)| (*name, &bytes[..]));

@@ -10,7 +10,8 @@ use pyo3::types::{PyBool, PyList, PyMapping, PyString, PyTuple};
 use crate::error::{IntoPython, PyResult, wrong_type};
 use crate::json;
 
-/// Largest number of chunk lengths that are listed for one dimension. They take 80 MB, more than anyone would read.
+/// Largest number of chunks along one dimension whose lengths are listed; a request for more is an error. The lengths
+/// take 80 MB, more than anyone would read.
 const MOST_EXTENTS: u64 = 10_000_000;
 
 /// The chunks along one dimension: all of one length, or each with its own length.
@@ -20,7 +21,7 @@ pub struct PyAxisGrid(Edges);
 
 #[pymethods]
 impl PyAxisGrid {
-    /// The length of all chunks; `None` if each has its own length.
+    /// The length that all chunks along this dimension have; `None` if each has its own length.
     #[getter]
     fn edge(&self) -> Option<u64> {
         match &self.0 {
@@ -29,30 +30,32 @@ impl PyAxisGrid {
         }
     }
 
-    /// The index at which the last chunk ends; `None` if chunks of one length continue as far as an array needs.
+    /// The element index at which the last chunk along this dimension ends; `None` for chunks of one length, which have
+    /// no last one.
     #[getter]
     fn end(&self) -> Option<u64> {
         self.0.end()
     }
 
-    /// The length of the largest chunk.
+    /// The length of the largest chunk along this dimension.
     #[getter]
     fn largest(&self) -> u64 {
         self.0.distinct().last().copied().unwrap_or(1)
     }
 
-    /// The number of the chunk that contains the element at an index. For an element behind the last chunk, the number
-    /// that the next chunk would have.
+    /// The number of the chunk that contains the element at `index` along this dimension. For an element behind the
+    /// last chunk, the number that the next chunk would have.
     fn chunk_of(&self, index: u64) -> u64 {
         self.0.chunk_of(index)
     }
 
-    /// The index of a chunk's first element. For a number behind the last chunk, the end of the last one.
+    /// The index, along this dimension, of the first element of chunk number `chunk`. For a number behind the last
+    /// chunk, the end of the last one.
     fn start(&self, chunk: u64) -> u64 {
         self.0.start(chunk)
     }
 
-    /// The length of a chunk, including the part beyond the array's end.
+    /// The length, along this dimension, of chunk number `chunk`, including the part beyond the array's end.
     fn size(&self, chunk: u64) -> PyResult<u64> {
         let message =
             || Error::new(ErrorKind::InvalidArgument, format!("there is no chunk {chunk} along this dimension"));
@@ -111,7 +114,7 @@ impl PyChunkGrid {
         self.0.rectilinear().is_none()
     }
 
-    /// The chunk grid along each dimension.
+    /// The chunks along each dimension of the array, as one `AxisGrid` object for each dimension.
     #[getter]
     fn axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(
@@ -120,13 +123,13 @@ impl PyChunkGrid {
         )
     }
 
-    /// The shape of the largest chunk.
+    /// The shape of the grid's largest chunk: the largest length along each dimension.
     #[getter]
     fn largest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.chunk_shape())
     }
 
-    /// The number of chunks along each dimension.
+    /// The number of chunks along each dimension of an array of shape `shape`.
     fn counts<'py>(&self, py: Python<'py>, shape: Vec<u64>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.chunk_counts(&shape).py()?)
     }

@@ -228,9 +228,9 @@ pub fn refuse_overlap(source: (PyRef<'_, PyStore>, String), target: (PyRef<'_, P
     cuzarr::internal::node::refuse_overlap((&source.0.inner, &source.1), (&target.0.inner, &target.1)).py()
 }
 
-/// Returns the shape of regions in which to process an array, so that one takes at most `most_bytes`. Regions consist
-/// of whole objects of shape `unit`. They are chosen so that chunks of the given shapes are read as few times as
-/// possible.
+/// Returns the shape of regions in which to process an array, so that one region takes at most `most_bytes`. Regions
+/// consist of whole objects of shape `unit`. They are chosen so that chunks of the given shapes are read as few times
+/// as possible.
 #[pyfunction]
 pub fn region_shape(
     shape: Vec<u64>,
@@ -258,7 +258,8 @@ impl PyCheckpoint {
         py.unlocked(|| Checkpoint::resume(&target, work, &region_shape)).map(PyCheckpoint).py()
     }
 
-    /// Refuses a read-only store, and a store whose values cannot be deleted: work there cannot be resumed.
+    /// Refuses a store in which interrupted work could not be resumed: one that is read-only, or whose values cannot be
+    /// deleted.
     #[staticmethod]
     fn check_place(target: (PyRef<'_, PyStore>, String)) -> PyResult<()> {
         Checkpoint::check_place(&*target.0.inner, &target.1).py()

@@ -47,7 +47,8 @@ pub(crate) unsafe fn callers_stream(device: Device, stream: usize, owner: Py<PyA
 
 #[pymethods]
 impl PyDecoder {
-    /// Makes a decoder for one device. `codecs` is JSON: one codec, or a list of them.
+    /// Makes a decoder that decodes chunks of the given codecs on one device. `codecs` is JSON: one codec, or a list of
+    /// them.
     #[new]
     fn new(codecs: &str, device: &str) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;

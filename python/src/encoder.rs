@@ -31,7 +31,8 @@ pub struct PyEncoderBatch {
 
 #[pymethods]
 impl PyEncoder {
-    /// Makes an encoder for one device. `codecs` is JSON: one codec, or a list of them.
+    /// Makes an encoder that encodes chunks with the given codecs on one device. `codecs` is JSON: one codec, or a list
+    /// of them.
     #[new]
     fn new(codecs: &str, device: &str, strict: bool) -> PyResult<Self> {
         let codecs = serde_json::from_str(codecs).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -64,13 +65,13 @@ impl PyEncoderBatch {
         py.unlocked(|| self.lock().len())
     }
 
-    /// Bytes of device memory that encoding uses in addition to chunks and frames.
+    /// Bytes of device memory that encoding the batch uses in addition to the chunks and the encoded chunks (frames).
     #[getter]
     fn scratch_bytes(&self, py: Python<'_>) -> usize {
         py.unlocked(|| self.lock().scratch_bytes())
     }
 
-    /// The reason why the host runs one of the codecs; `None` if the device runs all.
+    /// The reason why one of the encoder's codecs runs on the host; `None` if all of them run on the device.
     #[getter]
     fn via_host(&self, py: Python<'_>) -> Option<String> {
         py.unlocked(|| self.lock().via_host().map(String::from))

@@ -12,8 +12,8 @@ use cuzarr::{Error, ErrorKind};
 use cuzarr_device::PerProcess;
 use pyo3::prelude::*;
 
-/// Longest time that the end of the interpreter waits for threads that run Python code. A thread that sleeps longer in
-/// Python code seldom wakes before the process has ended.
+/// Longest time that the end of the interpreter waits for threads that run Python code; then it ends nevertheless. A
+/// thread that sleeps longer in Python code seldom wakes before the process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 // A forked child has none of its parent's threads.

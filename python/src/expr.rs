@@ -134,13 +134,15 @@ impl PyExpr {
         self.0.astype(parse_dtype(dtype)?).map(PyExpr).py()
     }
 
-    /// The numbers that stored elements represent, if their array has these attributes, given as JSON.
+    /// Makes an expression that decodes the stored elements in this one to numbers, by the attributes (JSON) of their
+    /// array.
     fn decoded(&self, attributes: &str, dtype: Option<&str>) -> PyResult<PyExpr> {
         let decoding = self.decoding(attributes)?;
         self.0.decoded_by(&decoding, dtype.map(parse_dtype).transpose()?).map(PyExpr).py()
     }
 
-    /// The dates that stored elements represent, in nanoseconds since 1970; `None` if the attributes describe no times.
+    /// Makes an expression that decodes the stored elements in this one to nanoseconds since 1970; `None` if the
+    /// attributes describe no times.
     fn decoded_times(&self, attributes: &str) -> PyResult<Option<PyExpr>> {
         Ok(self.0.decoded_times_by(&self.decoding(attributes)?).py()?.map(PyExpr))
     }
@@ -391,7 +393,8 @@ fn options(device: Device, memory_limit_bytes: u64, threads: usize) -> ComputeOp
     ComputeOptions::default().with_device(device).with_memory_limit_bytes(memory_limit_bytes).with_threads(threads)
 }
 
-/// Runs a computation without the interpreter's lock; the watches of this thread can stop it.
+/// Runs a computation without the interpreter's lock. Python can cancel it, by the `Watch` objects whose `with` blocks
+/// this thread is in.
 fn run<T: Send>(
     py: Python<'_>,
     options: ComputeOptions<'static>,

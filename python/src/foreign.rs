@@ -46,7 +46,8 @@ impl<T> Drop for PythonOwner<T> {
     }
 }
 
-/// Makes the owner of memory that a Python object keeps alive. Dropping it takes the interpreter's lock.
+/// Wraps a Python object whose memory a buffer uses, so that the object lives as long as the buffer. Dropping the
+/// wrapper takes the interpreter's lock.
 pub fn python_owner<T: Send + Sync + 'static>(owner: T) -> Owner {
     Box::new(PythonOwner::new(owner))
 }
@@ -88,7 +89,7 @@ pub struct Request {
     pub copy: Option<bool>,
 }
 
-/// Exports memory as a DLPack capsule, as the consumer requests it.
+/// Exports the memory of `buffer` as a DLPack capsule, in the form that the consuming library requests.
 pub fn export<'py>(py: Python<'py>, buffer: &NdBuffer, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let own = dlpack_device(buffer.device())?;
     let is_host = own.0 == dlpack::DEVICE_CPU;

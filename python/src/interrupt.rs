@@ -37,8 +37,8 @@ pub fn interruptible<T: Send>(
     here(py, || if LOOKED.get().is_some() { aside(token, work) } else { work() })
 }
 
-/// Like [`interruptible`], but always on this thread, for work that runs no Python code. Waking another thread would
-/// cost a fiftieth of the time to read half a gigabyte.
+/// Runs `work`, which runs no Python code, like [`interruptible`] does, but always on this thread. Waking another
+/// thread would cost a fiftieth of the time to read half a gigabyte.
 pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + Send) -> PyResult<T> {
     let before = LOOKED.replace(is_main_thread(py)?.then(Instant::now));
     let result = py.unlocked(work);
@@ -49,8 +49,8 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Like [`interruptible`], but for code that only reads from a store. If the store is far away, a cancelled call does
-/// not wait for pending requests, and drops their answers.
+/// Runs `work`, which only reads from a store, like [`interruptible`] does: a signal such as Ctrl-C can end it. If the
+/// store is far away, a cancelled call does not wait for pending requests, and drops their answers.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,
     is_far: bool,

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::error::{IntoPython, PyResult};
 
-/// Largest nesting depth of lists and dictionaries. Deeper documents could not be read again.
+/// Largest nesting depth of lists and dictionaries that are converted to JSON; deeper ones are refused, because they
+/// could not be read again.
 const MAX_DEPTH: usize = 128;
 
 /// Python strings for the member names of JSON objects. Each is made once.

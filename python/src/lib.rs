@@ -85,7 +85,8 @@ struct Package {
     needs_gpu: bool,
 }
 
-/// A table of references, with the attributes of `cuzarr.references.table.Table`.
+/// A table of references to chunks in other files, which Python made: it has the attributes of
+/// `cuzarr.references.table.Table`.
 #[derive(FromPyObject)]
 struct Table {
     text: String,
@@ -93,7 +94,7 @@ struct Table {
     urls: Vec<String>,
 }
 
-/// A variable that could not be put into a table of references.
+/// A variable of a file that could not be put into a table of references, and the reason.
 #[derive(FromPyObject)]
 struct LeftOutOfTable {
     file: String,

@@ -15,7 +15,8 @@ use crate::error::{IntoPython, PyResult};
 use crate::foreign::python_owner;
 use crate::names::parse_device;
 
-/// Bytes in use on a device: by the driver, by our pool, by pinned slabs and by calls that run at the moment.
+/// Returns a dictionary with the memory in use on a device, in bytes: of the whole device, of cuzarr's pool, pinned on
+/// the host, and of running calls.
 #[pyfunction]
 pub fn memory_info<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
     let device = parse_device(device)?;

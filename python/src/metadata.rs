@@ -162,7 +162,7 @@ impl PyArrayMetadata {
         self.outline()?.dimension_names.as_ref().map(|names| PyTuple::new(py, names)).transpose()
     }
 
-    /// The order of elements in a chunk.
+    /// The order in which a chunk stores its elements: `C` (row-major) or `F` (column-major).
     #[getter]
     fn order(&self) -> PyResult<&'static str> {
         Ok(match self.checked()?.codecs() {
@@ -247,10 +247,10 @@ impl PyArrayMetadata {
     }
 }
 
-/// Makes the metadata of a new array. `data_type` is a description for `numpy.dtype` with lists instead of tuples; its
-/// byte order is used in v2. `data_type_words` is the data type of a v3 document. `codecs` is the chain of v3, or the
-/// filters and the compressor of v2; with `None`, defaults are used. `fill_value` has the bytes of an element; with
-/// `is_undefined`, v2 has no fill value.
+/// Makes the metadata of a new array from its shape, data type, chunks and codecs. `data_type` is a description for
+/// `numpy.dtype` with lists instead of tuples; its byte order is used in v2. `data_type_words` is the data type of a v3
+/// document. `codecs` is the chain of v3, or the filters and the compressor of v2; with `None`, defaults are used.
+/// `fill_value` has the bytes of an element; with `is_undefined`, v2 has no fill value.
 #[pyfunction]
 #[pyo3(signature = (zarr_format, shape, data_type, *, data_type_words, chunks, shards, target_bytes, index_location, codecs, fill_value,
     is_undefined, order, chunk_key_encoding, dimension_names, attributes))]
@@ -323,7 +323,8 @@ pub fn default_codecs<'py>(py: Python<'py>, zarr_format: u8, data_type: &Bound<'
     Ok((chain.iter().map(|codec| json::to_value(py, &codec.to_json())).collect::<PyResult<_>>()?, None))
 }
 
-/// The description for `numpy.dtype` of a data type in a v3 document, with lists instead of tuples.
+/// Converts the data type of a v3 metadata document to the argument from which `numpy.dtype` makes it, with lists
+/// instead of tuples.
 #[pyfunction]
 pub fn describe_v3<'py>(py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &DataType::from_v3(&json::from_value(words)?).py()?.numpy_descr())
@@ -346,13 +347,15 @@ pub fn multiscales<'py>(py: Python<'py>, attributes: &Bound<'py, PyAny>) -> PyRe
     Ok(Some(json::to_value(py, &described)?))
 }
 
-/// The data type as a v3 document has it, from its description for `numpy.dtype`.
+/// Converts an argument of `numpy.dtype`, with lists instead of tuples, to the data type that a v3 metadata document
+/// has.
 #[pyfunction]
 pub fn words_v3<'py>(py: Python<'py>, described: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     json::to_value(py, &parse_data_type(described)?.0.to_v3().py()?)
 }
 
-/// The bytes of one element, from the JSON of the fill value. `data_type` is a description for `numpy.dtype`.
+/// Converts a fill value from JSON, as metadata documents have it, to the bytes of one element. `data_type` is an
+/// argument of `numpy.dtype`.
 #[pyfunction]
 pub fn fill_to_element<'py>(
     py: Python<'py>,
@@ -365,7 +368,7 @@ pub fn fill_to_element<'py>(
     Ok(PyBytes::new(py, &fill.element(&data_type)))
 }
 
-/// The JSON of the fill value, from the bytes of one element.
+/// Converts a fill value from the bytes of one element to JSON, as metadata documents have it.
 #[pyfunction]
 pub fn fill_to_json<'py>(
     py: Python<'py>,
@@ -377,7 +380,7 @@ pub fn fill_to_json<'py>(
     json::to_value(py, &FillValue::Element(element).to_json(&data_type, format(zarr_format)).py()?)
 }
 
-/// The description for `numpy.dtype` of elements with the given byte order, as v2 stores them.
+/// Converts a data type to the argument (as JSON) from which `numpy.dtype` makes it, with the byte order `endian`.
 fn described(data_type: &DataType, endian: Endian) -> Value {
     match data_type {
         DataType::VariableString => Value::from("T"),

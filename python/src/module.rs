@@ -13,7 +13,7 @@ use crate::ndbuffer::PyNdBuffer;
 #[pyclass(name = "Module", module = "cuzarr._core", frozen)]
 pub struct PyUserModule(Module);
 
-/// One of the kernels of a module.
+/// One of the CUDA kernels of a module that the user wrote.
 #[pyclass(name = "Function", module = "cuzarr._core", frozen)]
 pub struct PyFunction(Function);
 
@@ -22,7 +22,7 @@ pub struct PyFunction(Function);
 pub enum Argument {
     /// An array, which the kernel gets as the address of the first element.
     Array(Py<PyNdBuffer>),
-    /// A plain value, as its bytes.
+    /// The bytes of a value that is not an array, such as a number, which the kernel gets itself, not its address.
     Value(Vec<u8>),
 }
 
@@ -82,8 +82,8 @@ impl PyFunction {
         self.0.parameter_bytes().map(<[usize]>::to_vec)
     }
 
-    /// Launches the kernel. On the caller's stream, it may still run when the call returns. Without a stream, the call
-    /// waits for it.
+    /// Launches this kernel on the caller's CUDA stream or, without one, on the default stream. On the caller's stream,
+    /// it may still run when the call returns. Without a stream, the call waits for it.
     fn launch(
         &self,
         py: Python<'_>,

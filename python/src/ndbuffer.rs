@@ -106,7 +106,7 @@ impl PyNdBuffer {
         PyTuple::new(py, self.inner.strides())
     }
 
-    /// The address of the first element. The caller may use it on any stream.
+    /// The address of the array's first element in host or device memory. The caller may use it on any stream.
     #[getter]
     fn address(&self) -> usize {
         pool::mark_shared(self.inner.buffer());
@@ -130,7 +130,7 @@ impl PyNdBuffer {
         Py::new(py, PyNdBuffer { inner: moved })
     }
 
-    /// Whether the memory is read-only.
+    /// Whether the array's memory must not be written.
     #[getter]
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
@@ -204,9 +204,9 @@ impl PyNdBuffer {
         py.unlocked(put).py()
     }
 
-    /// Copies ranges of other arrays into this one; all have one dimension and the same type. `ranges` are 8-byte
-    /// integers on the host, of shape (ranges, 4): the number of the array, the range's first element there and here, and
-    /// its number of elements.
+    /// Copies ranges of elements of other arrays into this one; all arrays have one dimension and the same element
+    /// type. `ranges` are 8-byte integers on the host, of shape (ranges, 4): the number of the array, the range's first
+    /// element there and here, and its number of elements.
     fn copy_ranges(&self, py: Python<'_>, sources: Vec<PyRef<'_, PyNdBuffer>>, ranges: &PyNdBuffer) -> PyResult<()> {
         let sources: Vec<NdBuffer> = sources.iter().map(|source| source.inner.clone()).collect();
         let copy = || {
@@ -245,7 +245,8 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.argsort(axis, is_descending)).py()? })
     }
 
-    /// Computes the matrix product with `other`. The last two dimensions are the matrices; the others are broadcast.
+    /// Computes the matrix product of this array with `other`. The last two dimensions are the matrices; the others are
+    /// broadcast.
     fn matmul(&self, py: Python<'_>, other: &PyNdBuffer) -> PyResult<Self> {
         Ok(PyNdBuffer { inner: py.unlocked(|| self.inner.matmul(&other.inner)).py()? })
     }
@@ -267,7 +268,7 @@ impl PyNdBuffer {
         py.unlocked(|| self.inner.all_equal(&other.inner, equal_nan)).py()
     }
 
-    /// Whether every element equals `element`. With `equal_nan`, NaN equals NaN.
+    /// Whether every element of the array equals the one with the bytes `element`. With `equal_nan`, NaN equals NaN.
     fn all_equal_element(&self, py: Python<'_>, element: &[u8], equal_nan: bool) -> PyResult<bool> {
         py.unlocked(|| self.inner.all_equal_element(element, equal_nan)).py()
     }
@@ -295,7 +296,7 @@ impl PyNdBuffer {
         foreign::dlpack_device(self.inner.device())
     }
 
-    /// Offset of the first element from the beginning of the bytes that the buffer protocol lends.
+    /// Offset in bytes of the array's first element from the start of the memory that Python's buffer protocol shows.
     #[getter]
     fn offset_bytes(&self) -> usize {
         self.inner.layout().offset_bytes() - self.span().0
@@ -331,8 +332,8 @@ impl PyNdBuffer {
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
-    /// Ends a loan by the buffer protocol; there is nothing to do: `__getbuffer__` takes no resource that must be
-    /// returned.
+    /// Ends the use of this array's memory through Python's buffer protocol. Nothing needs to be done: `__getbuffer__`
+    /// takes no resource that must be returned.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {

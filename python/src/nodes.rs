@@ -22,7 +22,8 @@ use crate::watch::Watches;
 /// warnings.
 type Found<'py> = (Bound<'py, PyAny>, Option<PyConsolidated>, Vec<String>);
 
-/// The consolidated metadata below a group. Documents are parsed when they are needed.
+/// The metadata of all nodes below a group, from the group's consolidated metadata. Documents are parsed when they are
+/// needed.
 #[pyclass(name = "Consolidated", module = "cuzarr._core", frozen)]
 pub struct PyConsolidated(Consolidated);
 
@@ -95,7 +96,7 @@ pub fn walk_nodes<'py>(
     nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
 }
 
-/// Finds the arrays and groups at several paths; `None` for paths without one of this Zarr format.
+/// Finds the arrays and groups at several paths of a store; `None` for each path without a node of this Zarr format.
 #[pyfunction]
 pub fn find_nodes<'py>(
     py: Python<'py>,

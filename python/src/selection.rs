@@ -17,7 +17,7 @@ use crate::ndbuffer::PyNdBuffer;
 /// A selection of a box: starts, counts and steps along each dimension, and the dimensions that the result drops.
 pub type Lists = (Vec<u64>, Vec<u64>, Vec<u64>, Vec<usize>);
 
-/// A selection of points of an array, or by an index list for each dimension.
+/// A selection of an array's elements that is not a box: single points, or an index list or a range for each dimension.
 #[pyclass(name = "Selection", module = "cuzarr._core", frozen)]
 pub struct PySelection {
     inner: Selection,
@@ -90,7 +90,8 @@ fn indices(list: &PyNdBuffer) -> PyResult<Arc<[u64]>> {
 /// The indices of one dimension, all counted from its start; or the first index that is out of range.
 type Counted = Result<Arc<[u64]>, i128>;
 
-/// Number of points from which the indices of each dimension are converted by a thread of their own.
+/// Number of points from which on a thread of its own converts each dimension's indices; for fewer points, one thread
+/// converts all.
 const WORTH_THREADS: usize = 1 << 15;
 
 /// Converts negative indices, which count from the end, to ones that count from the start.
@@ -138,7 +139,7 @@ fn counted_as<T: Copy + Into<i128>>(list: &[T], extent: u64) -> Counted {
     }
 }
 
-/// The kinds of selections that Python passes.
+/// A selection of an array's elements, in one of the two forms in which Python passes it.
 #[derive(FromPyObject)]
 pub enum Selected<'py> {
     Box(Lists),

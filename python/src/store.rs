@@ -30,7 +30,7 @@ use crate::names::parse_device;
 use crate::ndbuffer::PyNdBuffer;
 use crate::replies::{Pending, PyChunkReply, bounds};
 
-/// A store of the Rust library, for Python.
+/// A Zarr store that the Rust library implements, as an object for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
 pub struct PyStore {
     /// The store of the Rust library that this object makes available to Python.
@@ -116,7 +116,7 @@ impl PyStore {
         Ok(PyStore::knows(&cuzarr_remote::registry(), &Url::parse(url).py()?))
     }
 
-    /// Whether an option of remote stores has a secret value.
+    /// Whether the option of remote stores with this name has a secret value, such as a password.
     #[staticmethod]
     fn is_secret_option(name: &str) -> bool {
         StorageOptions::is_secret(name)
@@ -341,7 +341,7 @@ impl PyZipArchive {
         if path.is_file() { is_zip(&path) } else { !path.is_dir() && has_zip_name(&path) }
     }
 
-    /// Returns the store of the archive's members.
+    /// Returns a store over this ZIP file: its keys are the names of the file's members.
     fn store(&self) -> PyStore {
         PyStore { inner: Arc::new(self.inner.clone()) }
     }
@@ -363,7 +363,8 @@ impl PyZipArchive {
 }
 
 impl PyStore {
-    /// Changes the value of a key, without the interpreter's lock. The chunk cache drops its chunks of the value.
+    /// Runs a function that writes or deletes the value of a key, without the interpreter's lock. The chunk cache drops
+    /// its chunks of the value.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -378,7 +379,8 @@ impl PyStore {
         py.unlocked(work).py()
     }
 
-    /// Runs a read of a key or prefix without the interpreter's lock; a signal can end it.
+    /// Runs a function that reads from the store at a key or prefix, without the interpreter's lock; a signal can end
+    /// it.
     fn read<T: Send + 'static>(
         &self,
         py: Python<'_>,

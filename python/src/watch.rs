@@ -42,7 +42,7 @@ struct Keys {
 }
 
 impl Watch {
-    /// Makes a watch that only remembers which of the keys that are read are missing.
+    /// Makes a `Watch` whose only task is to remember the keys that are read but missing in the store.
     pub fn of_missing() -> Watch {
         Watch { lists_missing: true, ..Watch::default() }
     }

@@ -28,7 +28,7 @@ _DEFAULT_LIMIT = 1 << 30
 
 
 def regular_shards(array: Any) -> tuple[int, ...] | None:
-    """The shape of the shards of ``array``, to be used for a new array like it; ``None`` without shards, or if they differ in length."""
+    """The shape of the shards of ``array``, for a new array like it; ``None`` if it has no shards, or shards of different lengths."""
     return array.shards if array.metadata._grid.is_regular else None
 
 
@@ -188,13 +188,15 @@ class Sources:
         return [array.store_path for array in self._in_stores]
 
     def chunks(self) -> tuple[int, ...]:
-        """The shape of the chunks or shards of the first stored array, with as many dimensions as the broadcast shape."""
+        """The shape of the chunks or shards of the first stored input, with extents of 1 in front for the dimensions that broadcasting
+        adds."""
         own = self.stored.metadata._stored_chunks
         return own if self.stored.shape == self.shape else (1,) * (len(self.shape) - len(own)) + tuple(own)
 
     @property
     def names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions of the broadcast shape, if all stored arrays with this number of dimensions have the same names."""
+        """Names of the dimensions of the shape to which all inputs broadcast, if the stored inputs with as many dimensions have the same
+        names."""
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:

@@ -123,7 +123,8 @@ class Cluster:
         return self._client.submit(_type_of, self._compute, self._limit, block, pure=False).result()  # type: ignore[no-any-return]
 
     def write(self, target: Target, blocks: Sequence[BlockInfo], tell: Callable[[int], None]) -> None:
-        """Computes and writes the results of all blocks, each by one task. After a failure, waiting tasks are not started."""
+        """Computes the results of all blocks and writes them to the output, with one task of the dask cluster for each block. After a
+        failure, waiting tasks are not started."""
         for number, _ in enumerate(self._run(_write, blocks, target.array, target.is_inferred), 1):
             tell(number)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class CopyPlan:
-    """The plan of a copy: for each array its passes over the data, their regions, and how often the source is read.
+    """The plan of a copy of arrays: for each array, how often its data are passed over, in which regions, and how often the source is read.
 
     ``print`` shows it; :meth:`to_dict` returns it as plain values. :func:`cuzarr.copy` and :func:`cuzarr.rechunk` return it with
     ``dry_run=True``.

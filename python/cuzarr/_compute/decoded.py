@@ -76,7 +76,7 @@ def _of_times(attributes: str) -> str:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How stored elements are decoded to numbers: scale, offset, and the values that mark missing elements.
+    """The rule by which stored elements are decoded to numbers: scale, offset, and the values that mark missing elements.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Decoding:
 
 
 def decoding_of(array: StoredArray) -> Decoding | None:
-    """How an array's elements are decoded, by its attributes; ``None`` if the stored elements are the numbers themselves.
+    """The rule by which an array's attributes decode its elements to numbers; ``None`` if the stored elements are the numbers themselves.
 
     Raises
     ------

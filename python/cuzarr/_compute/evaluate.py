@@ -99,8 +99,8 @@ def joined(arrays: tuple[Any, ...], axis: int) -> Any:
 def finished(
     how: str, arguments: tuple[Any, ...], own: _core.Expr, source: tuple[Any, str], names: tuple[str | None, ...] | None = None
 ) -> Any:
-    """Calls the method named ``how`` of the Rust expression ``own``, and returns a plan or the computed elements. The result is a plan if
-    ``source`` is one or is in a store, else elements."""
+    """Makes a new expression by the method named ``how`` of the Rust expression ``own``, and returns it as a plan, or its computed
+    elements. The result is a plan if ``source`` is one or is in a store, else elements."""
     (x, device), expr = source, made_of(how, own, arguments)
     if is_lazy(x):
         return Expression(expr, plan_device((x,)), names, (how, (x,), arguments))

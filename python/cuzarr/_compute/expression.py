@@ -138,7 +138,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         return self._made_of[0] == DATES_OF
 
     def astype(self, dtype: DTypeLike) -> Expression:
-        """A plan that also converts the elements to another type, as NumPy does.
+        """This plan, extended by a conversion of the result's elements to another type, as NumPy converts them.
 
         Parameters
         ----------

@@ -32,7 +32,8 @@ def is_lazy(value: Any) -> bool:
 
 
 def dimension_names(value: Any) -> tuple[str | None, ...] | None:
-    """Names of the dimensions of an array or a plan; ``None`` if it stores none. In format 2 they are stored as xarray stores them."""
+    """Names of the dimensions of an array or a plan; ``None`` if the array or plan has no names. In format 2 they are stored as xarray
+    stores them."""
     return value._dimension_names if isinstance(value, Lazy) else None
 
 
@@ -183,7 +184,7 @@ def plan_device(values: tuple[Any, ...]) -> str | None:
 
 
 def lazy_device(value: Any) -> str:
-    """The device on which an operand of a plan is: that of an array in memory, else ``"cpu"``."""
+    """The device whose memory holds an operand of a plan: a GPU for an array in its memory, else ``"cpu"``, also for stored arrays."""
     if _is_number(value) or is_lazy(value) or not is_on_device(value):
         return "cpu"
     return device_buffer(value).device

@@ -36,7 +36,7 @@ def compute(expression: Any, client: Any, where: Settings, progress: Any) -> Any
 
 
 def check_store(expression: Any, place: Any, client: Any, device: str, resume: bool) -> None:
-    """Refuses a plan that a cluster cannot compute, or a target that it cannot write to, before an array is created.
+    """Refuses a plan that a cluster cannot compute, or a target to which a cluster cannot write, before an array is created.
 
     Raises
     ------
@@ -59,7 +59,8 @@ def _check(what: str, expression: Any, client: Any) -> None:
 
 
 def store(expression: Any, target: Any, client: Any, where: Settings, progress: Any) -> None:
-    """Writes the elements of a plan into an array, each stored object by one task. Call :func:`check_store` first.
+    """Writes the elements of a plan into a stored array by tasks of a dask cluster; one task alone writes each stored object (chunk or
+    shard). Call :func:`check_store` first.
 
     Raises
     ------
@@ -115,7 +116,7 @@ class _Work:
         return self._results[id(value)]
 
     def summary(self, expression: Any) -> Any:
-        """Computes a reduction: each task a part of it, or one task all of it if it cannot be divided."""
+        """Computes a reduction on the dask cluster, with one task for each part, or a single task if the reduction cannot be divided."""
         count = expression._expr.summary_parts(self.limit)
         if count is None:
             whole = (0,) * len(expression.shape), expression.shape
@@ -125,7 +126,7 @@ class _Work:
         return deliver(expression._expr.join_summary(tasks, self.limit), ())
 
     def elements(self, expression: Any) -> Any:
-        """Computes the elements of a plan, region by region, each by one task."""
+        """Computes the elements of a plan region by region, each region by one task of the dask cluster."""
         result = np.empty(expression.shape, expression.dtype)
         regions = expression._expr.regions(self.limit)
         tasks = self.tasks(functools.partial(_elements, expression, self.device), regions)

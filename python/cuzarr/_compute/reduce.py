@@ -300,7 +300,7 @@ class _Fold:
         return self.merged(blocks, (_partial(self._map_block, sources, block) for block in blocks))
 
     def of_nothing(self) -> Any:
-        """The result if there are no blocks: ``finish`` applied to the initial value."""
+        """The result of the reduction if its inputs have no blocks: ``finish`` applied to the initial value."""
         if self._initial is None:
             raise InvalidArgumentError("there are no elements to reduce", hint="pass initial=, the result for no elements")
         return self._finished(copy.deepcopy(self._initial))
@@ -313,21 +313,20 @@ class _Fold:
 
 
 class _Stays:
-    """The dimensions that a reduction keeps, by which shapes of inputs become shapes of the result: reduced dimensions are dropped, or get
-    the extent 1."""
+    """The rule that converts shapes of a reduction's inputs to shapes of its result: reduced dimensions are dropped, or get the extent
+    1."""
 
     def __init__(self, axes: Sequence[int], keepdims: bool) -> None:
         self._axes, self._keepdims = axes, keepdims
 
     def of(self, extents: Sequence[int], reduced: int = 1) -> tuple[int, ...]:
-        """Converts extents or starts along the dimensions of the inputs to those along the dimensions of a reduction's result. A reduced
-        dimension that is kept gets the value ``reduced``."""
+        """Converts extents or starts of a reduction's inputs, one for each dimension, to extents or starts of the reduction's result. A
+        reduced dimension that is kept gets the value ``reduced``."""
         along = ((reduced if axis in self._axes else extent, axis) for axis, extent in enumerate(extents))
         return tuple(extent for extent, axis in along if self._keepdims or axis not in self._axes)
 
     def spread(self, extents: Sequence[int] | None, others: Sequence[int]) -> list[int]:
-        """Converts extents along the dimensions of a reduction's result to extents along those of its inputs; reduced dimensions get theirs
-        from ``others``.
+        """Converts extents of a reduction's result to extents of its inputs; the extents of reduced dimensions are taken from ``others``.
 
         Without ``extents``, all of ``others``.
         """

@@ -244,7 +244,7 @@ class Results:
 
     @property
     def finished(self) -> int:
-        """The number of results that an earlier, interrupted run of this work wrote."""
+        """The number of results that an earlier, interrupted run of this computation wrote."""
         return self._noted.finished if self._noted else 0
 
     def __enter__(self) -> Self:

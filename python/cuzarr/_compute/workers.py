@@ -44,8 +44,8 @@ def check(client: Any, device: str, sources: Iterable[StorePath], target: StoreP
 
 
 def _document(place: StorePath) -> str | None:
-    """The key of a source's metadata document, by which each worker checks that it can read the source; ``None`` for stores in memory,
-    which are sent with the tasks."""
+    """The key of an input array's metadata document, which each worker reads as a test; ``None`` for stores in memory, which are sent with
+    the tasks."""
     if isinstance(place.store, MemoryStore | GpuMemoryStore):
         return None
     return next((key for key in map(place.key, _DOCUMENTS) if place.store.exists(key)), None)
@@ -125,7 +125,8 @@ def _other_version(message: str, version: str) -> CuzarrError:
 
 
 def _failure(worker: str, answer: Any) -> CuzarrError | None:
-    """Converts the result of a worker's check to an error that names the worker; ``None`` if it can work, or is gone."""
+    """Converts the result of a worker's check to an error that names the worker; ``None`` if the worker can do its tasks, or has left the
+    cluster."""
     if answer is None or (isinstance(answer, OSError) and not isinstance(answer, CuzarrError)):
         return None  # the worker can work; or it is gone, and other workers get its tasks
     if isinstance(answer, CuzarrError):

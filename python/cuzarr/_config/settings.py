@@ -239,7 +239,7 @@ class Config:
             self._set = kept | {key: value for key, (was_set, value) in before.items() if was_set}
 
     def update(self, new: Mapping[str, Any], priority: Literal["new", "old", "new-defaults"] = "new") -> None:
-        """Change settings from now on. ``priority`` says whether new values replace those that were set before.
+        """Change settings of the whole process from now on. ``priority`` says whether new values replace those that were set before.
 
         Parameters
         ----------
@@ -272,7 +272,8 @@ class Config:
         self._replace(self._parse(chosen, {}, "config.update"))
 
     def merge(self, *dicts: Mapping[str, Any]) -> None:
-        """Change settings from now on, from several mappings. Values of later mappings replace those of earlier ones.
+        """Change settings of the whole process from now on, to the values in several mappings. Values of later mappings replace those of
+        earlier ones.
 
         Parameters
         ----------

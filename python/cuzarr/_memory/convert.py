@@ -87,7 +87,8 @@ def result_array(buffer: _core.NdBuffer, dtype: np.dtype[Any]) -> Any:
 
 
 def empty_beside(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A new array of the kind that reads return, on the device of the array ``like``. Its elements are not set."""
+    """A new array on the device of the array ``like``, of the array type in which elements are read to that device. Its elements are not
+    set."""
     if not is_on_device(like):
         return np.empty(shape, dtype)
     return result_array(_core.NdBuffer.empty(shape, core_dtype(dtype), device_of(like), "C"), dtype)
@@ -164,8 +165,8 @@ def read_into(
 
 
 def memory_for(out: Any, shape: tuple[int, ...], native: np.dtype[Any], device: str) -> tuple[_core.NdBuffer, Callable[[], None]]:
-    """The buffer to read into for a caller's array ``out``, and a function that copies the elements to ``out`` if the buffer is other
-    memory.
+    """The buffer to read into for a caller's array ``out``, and a function that afterwards copies the elements to ``out``, if they are not
+    there already.
 
     Raises
     ------

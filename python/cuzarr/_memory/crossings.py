@@ -17,7 +17,8 @@ Along = list[int | tuple[int, int, int] | _core.NdBuffer]
 
 
 def crossings(selection: Any, shape: tuple[int, ...]) -> tuple[Along, tuple[Any, ...]]:
-    """For each dimension, the range or list of indices to read; and the key that selects the wanted elements from those that were read.
+    """Divides a selection into the range or list of indices to read along each dimension, and a key that selects the wanted elements from
+    the elements read.
 
     Raises
     ------
@@ -81,8 +82,8 @@ def _item(item: Any) -> Any:
 
 
 def _list(places: np.ndarray[Any, Any], extent: int, along: Along, key: list[Any]) -> None:
-    """Divides the index array of one dimension: adds its sorted, distinct values to ``along``, and the position of each index among them to
-    ``key``."""
+    """Prepares reading by the index array of one dimension: adds the distinct indices, sorted, to ``along``, and where each index is among
+    them to ``key``."""
     outside = places[(places < -extent) | (places >= extent)] if places.dtype.kind == "i" else places[places >= extent]
     if outside.size:
         raise BoundsCheckError(f"index {outside.flat[0]} is out of bounds for a dimension of {extent}")

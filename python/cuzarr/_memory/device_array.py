@@ -289,8 +289,8 @@ class DeviceArray(
     # --------------------------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Selection) -> DeviceArray:
-        """The elements that a key selects, as in NumPy. Integers, slices, an ellipsis and new dimensions give a view; index arrays and
-        masks give new memory.
+        """The elements of this array that a key selects, as in NumPy. Integers, slices, an ellipsis and new dimensions give a view; index
+        arrays and masks give new memory.
 
         Parameters
         ----------
@@ -329,8 +329,8 @@ class DeviceArray(
         return DeviceArray(self._buffer.region(box.start, box.count, box.step, box.dropped), self.dtype)
 
     def _view(self, key: Any) -> DeviceArray:
-        """The view that a key of integers, slices, an ellipsis and new dimensions (``None``) selects. Slices may have steps of either
-        sign."""
+        """The view of this array that a key of integers, slices, an ellipsis and new dimensions (``None``) selects. Slices may have steps
+        of either sign."""
         items = ensure_tuple(key)
         own = expand_ellipsis(tuple(item for item in items if item is not None), self.shape)
         try:
@@ -347,7 +347,7 @@ class DeviceArray(
         return view.reshape(shape) if len(shape) > view.ndim else view
 
     def _falling(self, items: tuple[Any, ...]) -> DeviceArray:
-        """The view that ``items`` selects, which has an integer or a slice for every dimension. Steps may be negative."""
+        """The elements that ``items`` selects, by an integer or a slice for every dimension of this array. Steps may be negative."""
         along: list[Any] = []
         dims: list[tuple[int | None, int]] = []
         for axis, (item, extent) in enumerate(zip(items, self.shape, strict=True)):
@@ -362,7 +362,7 @@ class DeviceArray(
         return DeviceArray(memory, self.dtype)
 
     def _gathered(self, axis: int, indices: DeviceArray) -> DeviceArray:
-        """A new array with the elements at ``indices`` (int64, on this device) along the dimension ``axis``.
+        """A new array with this array's elements at ``indices`` (int64, on this device) along the dimension ``axis``.
 
         ``indices`` of one dimension apply to every line along ``axis``. Otherwise their other extents are the array's, and each line
         has its own.
@@ -380,7 +380,8 @@ class DeviceArray(
             raise BoundsCheckError(str(error)) from None
 
     def _named(self, items: tuple[Any, ...]) -> _Named:
-        """Finds the elements that a key with index arrays or masks selects. If one of these is on this device, all are moved there."""
+        """Converts a key with index arrays or masks to indices of this array's elements, for reading or writing them. If an index array or
+        a mask is on this device, all are moved to it."""
         if any(isinstance(item, DeviceArray) and item.device == self.device for item in items):
             chosen = index_arrays.parse(tuple(map(self._brought, items)), self.shape, _nonzero, dispatch.functions["where"])
         else:
@@ -420,7 +421,7 @@ class DeviceArray(
             named.turned[...] = among.reshape(named.turned.shape)
 
     def tolist(self) -> Any:
-        """Copies the elements to the host, as Python numbers in nested lists.
+        """Copies the elements of this array to the host, as Python numbers in nested lists.
 
         Returns
         -------
@@ -438,7 +439,7 @@ class DeviceArray(
         order: Literal["A", "C", "F"] | None = "C",
         copy: bool | None = None,
     ) -> DeviceArray:
-        """The elements in another shape: a view if possible, else a copy.
+        """The elements of this array in another shape: a view if possible, else a copy.
 
         Parameters
         ----------
@@ -471,7 +472,7 @@ class DeviceArray(
         return reshaped.copy() if copy and reshaped._buffer.address == self._buffer.address else reshaped
 
     def ravel(self, order: Order = "C") -> DeviceArray:
-        """The elements in one dimension: a view if possible, else a copy.
+        """The elements of this array in one dimension: a view if possible, else a copy.
 
         Parameters
         ----------
@@ -484,7 +485,7 @@ class DeviceArray(
         return self.reshape((-1,), order="C" if order == "K" else order)
 
     def transpose(self, *axes: SupportsIndex | Sequence[SupportsIndex] | None) -> DeviceArray:
-        """A view with its dimensions in another order.
+        """A view of this array with its dimensions in another order.
 
         Parameters
         ----------
@@ -506,16 +507,17 @@ class DeviceArray(
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802, NumPy's name
-        """A view with the dimensions in reverse order."""
+        """A view of this array with its dimensions in reverse order."""
         return self.transpose()
 
     @property
     def mT(self) -> DeviceArray:  # noqa: N802, the standard's name
-        """A view with the last two dimensions exchanged."""
+        """A view of this array with its last two dimensions exchanged."""
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def view(self, dtype: DTypeLike) -> DeviceArray:
-        """A view of the memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or shorter.
+        """A view of this array's memory as elements of another type. If the sizes of the types differ, the last dimension becomes longer or
+        shorter.
 
         Parameters
         ----------
@@ -536,7 +538,7 @@ class DeviceArray(
     # ---------------------------------------------------------------------------------------------- copies and changes
 
     def copy(self, order: Order = "C") -> DeviceArray:
-        """A contiguous copy on the same device.
+        """A contiguous copy of this array on the same device.
 
         Parameters
         ----------
@@ -549,7 +551,7 @@ class DeviceArray(
         return DeviceArray(self._buffer.copy(self._order(order)), self.dtype)
 
     def astype(self, dtype: DTypeLike, order: Order = "K", *, copy: bool = True) -> DeviceArray:
-        """A contiguous copy whose elements are converted on the device, as NumPy converts them.
+        """A contiguous copy of this array whose elements are converted on the device, as NumPy converts them.
 
         Parameters
         ----------
@@ -587,7 +589,8 @@ class DeviceArray(
         return DeviceArray(self._buffer.astype(memory_type(dtype), self._order(order)), dtype)
 
     def _reordered(self, dtype: np.dtype[Any], reversals: list[tuple[int, int]], order: Order) -> DeviceArray:
-        """A contiguous copy for a type with another byte order: in each element, the runs of bytes ``reversals`` are reversed."""
+        """A contiguous copy of this array for a type with another byte order: in each element, the runs of bytes ``reversals`` are
+        reversed."""
         packed = self._order(order)
         result = DeviceArray(self.copy(packed)._buffer.reinterpret(memory_type(dtype)), dtype)
         here, there = (array.reshape((-1,), order=packed).view("u1") for array in (self.copy(packed), result))
@@ -598,7 +601,7 @@ class DeviceArray(
         return result
 
     def fill(self, value: ArrayLike) -> None:
-        """Set every element to one value, as NumPy's ``fill`` does.
+        """Set every element of this array to one value, as NumPy's ``fill`` does.
 
         Parameters
         ----------
@@ -723,7 +726,8 @@ def device_array(x: Any) -> DeviceArray:
 
 @dataclass(frozen=True)
 class _Named:
-    """The elements that a key with index arrays or masks selects, as indices ``numbers`` along dimension ``axis`` of the array ``among``.
+    """The elements that a key with index arrays or masks selects, stored as indices ``numbers`` along the dimension ``axis`` of an array
+    ``among``.
 
     ``among`` is ``turned`` in another shape: a view if possible, else a copy. The result has the shape ``shape``.
     """

@@ -30,7 +30,8 @@ ORDERED = "iufcmMU"
 
 
 def reversals(own: np.dtype[Any], wanted: np.dtype[Any], start: int = 0) -> list[tuple[int, int]] | None:
-    """The runs of bytes to reverse, for converting elements between types that differ in byte order only: first byte and length of each.
+    """The runs of bytes to reverse in an element, to convert it to a type that differs in byte order only: first byte and length of each
+    run.
 
     ``None`` if the types differ in another way.
     """

@@ -59,8 +59,8 @@ class Chosen:
 
 @dataclass
 class _Group:
-    """One index array of an indexing key, and the array dimensions that it selects from. Its numbers count the elements of these dimensions
-    in C order."""
+    """One index array of an indexing key, and the array dimensions from which it selects elements. Its numbers count the elements of these
+    dimensions in C order."""
 
     axes: list[int]
     numbers: Numbers
@@ -111,7 +111,7 @@ class _Walk:
 def parse(
     key: tuple[Any, ...], shape: tuple[int, ...], nonzero: Callable[[Any], Numbers], where: Callable[[Any, Any, Any], Any]
 ) -> Chosen:
-    """Parses a key with index arrays or masks. Returns the elements that it selects.
+    """Parses an indexing key with index arrays or masks, as in ``array[key]``. Returns the elements that it selects.
 
     Parameters
     ----------

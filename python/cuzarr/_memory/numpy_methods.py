@@ -102,7 +102,7 @@ class NumpyMethods:
         return dispatch.of_memory["nonzero"](self)  # type: ignore[no-any-return]
 
     def take(self, indices: ArrayLike, axis: int | None = None) -> DeviceArray:
-        """The elements at the given indices along a dimension.
+        """The elements of this array at the given indices along a dimension.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class NumpyMethods:
         return own[(slice(None),) * axis_number(axis, own.ndim) + (indices,)]  # type: ignore[no-any-return]
 
     def squeeze(self, axis: int | tuple[int, ...] | None = None) -> DeviceArray:
-        """The elements without dimensions of extent 1.
+        """This array without its dimensions of extent 1.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class NumpyMethods:
         return dispatch.functions["squeeze"](self, axis)  # type: ignore[no-any-return]
 
     def swapaxes(self, axis1: int, axis2: int) -> DeviceArray:
-        """The elements with two dimensions exchanged.
+        """This array with two of its dimensions exchanged.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class NumpyMethods:
         return dispatch.functions["swapaxes"](self, axis1, axis2)  # type: ignore[no-any-return]
 
     def flatten(self, order: Literal["C", "F", "A", "K"] = "C") -> DeviceArray:
-        """A copy of the elements in one dimension.
+        """A copy of this array's elements in one dimension.
 
         Parameters
         ----------

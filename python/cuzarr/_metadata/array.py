@@ -97,12 +97,11 @@ class NodeMetadata:
         raise NotImplementedError  # each kind of node has its own
 
     def _given(self) -> tuple[Any, Any]:
-        """The metadata to write, in the Rust side's form: those of this array or group, and the consolidated metadata of the nodes
-        below."""
+        """The metadata of this array or group in the form that the Rust side writes, with the consolidated metadata of the nodes below."""
         return self.stored()
 
     def stored(self) -> tuple[Documents, dict[str, Documents] | None]:
-        """The stored documents of this array or group, as dictionaries, and those of the nodes consolidated below it.
+        """The stored metadata documents of this array or group, as dictionaries, and the documents of the nodes consolidated below it.
 
         Returns
         -------
@@ -213,7 +212,7 @@ class ArrayMetadata(NodeMetadata):
 
     @cached_property
     def data_type(self) -> DataType:
-        """The data type of the elements."""
+        """The data type of the array's elements."""
         return from_description(*self._documents.data_type())
 
     @cached_property
@@ -224,7 +223,7 @@ class ArrayMetadata(NodeMetadata):
 
     @property
     def dtype(self) -> DataType:
-        """The data type of the elements."""
+        """The data type of the array's elements."""
         return self.data_type
 
     @property
@@ -459,7 +458,7 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def inner_codecs(self) -> tuple[Codec, ...]:
-        """The codecs of a chunk; with sharding, those inside the sharding codec."""
+        """The codecs with which the array's chunks are encoded; with sharding, those inside the sharding codec."""
         sharding = self.sharding_codec
         return self.codecs if sharding is None else sharding.codecs
 
@@ -468,17 +467,17 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs of a chunk."""
+        """The array-to-array codecs with which the array's chunks are encoded."""
         return self._with_role("array_array")
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec of a chunk."""
+        """The array-to-bytes codec with which the array's chunks are encoded."""
         return next(iter(self._with_role("array_bytes")), None)
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs of a chunk."""
+        """The bytes-to-bytes codecs with which the array's chunks are encoded."""
         return self._with_role("bytes_bytes")
 
     @property
@@ -514,12 +513,12 @@ class ArrayV3Metadata(ArrayMetadata):
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if there are any."""
+        """Names of the array's dimensions; ``None`` if the metadata document names none."""
         return self._documents.dimension_names
 
     @property
     def storage_transformers(self) -> tuple[Any, ...]:
-        """Storage transformers; none are supported."""
+        """The storage transformers that the metadata document lists; empty, because cuzarr supports none."""
         return tuple(self.document.get("storage_transformers") or ())
 
 

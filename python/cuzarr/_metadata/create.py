@@ -28,7 +28,8 @@ def is_auto(value: Any) -> bool:
 
 
 def fill_element(value: Any, data_type: DataType) -> bytes | None:
-    """Converts a caller's fill value to bytes of an element; ``None`` for the default, and in format 2 for an array without one."""
+    """Converts a caller's fill value to the bytes of one element; ``None`` for the default fill value and, in format 2, for no fill
+    value."""
     # zarr-python has its own sentinel, whose type differs between versions.
     if value is None or value is DEFAULT_FILL_VALUE or type(value).__name__ in ("DefaultFillValue", "sentinel"):
         return None

@@ -144,7 +144,8 @@ class DataType:
         return self.json_v3 if self.json_v3 is not None else _core.words_v3(self._described)
 
     def _described_in(self, zarr_format: ZarrFormat) -> Any:
-        """The description of this type for the Rust side. Checks that the format can store the type.
+        """Describes this type for the Rust side, by an argument of ``numpy.dtype`` or a Zarr name. Checks that the format can store the
+        type.
 
         Raises
         ------
@@ -502,7 +503,7 @@ def _check_native(native: np.dtype[Any]) -> None:
 
 
 def from_json_v3(spec: Any) -> DataType:
-    """Converts the data type in format 3 metadata to an object.
+    """Converts a data type, a name or a JSON object in format 3 metadata, to a ``DataType``.
 
     Raises
     ------

@@ -81,7 +81,8 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
         return part
 
     def unchanged(self) -> _core.Consolidated | None:
-        """The Rust object with the consolidated metadata; ``None`` if this mapping has changed since, so that the object is out of date."""
+        """The Rust object from which this mapping of consolidated metadata was made; ``None`` if the mapping was changed later, and so
+        differs."""
         paths = self._found.paths()
         nodes = self._nodes
         return self._found if len(nodes) == len(paths) and all(nodes.get(path) == path for path in paths) else None
@@ -89,7 +90,7 @@ class FoundNodes(MutableMapping[str, "AnyArrayMetadata | GroupMetadata"]):
 
 @dataclass(frozen=True, eq=False)
 class ConsolidatedMetadata:
-    """Consolidated metadata: those of everything below a group, stored in the group's own document.
+    """Consolidated metadata: the metadata of everything below a group, stored in the group's own document.
 
     Parameters
     ----------

@@ -347,17 +347,17 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def filters(self) -> tuple[Codec, ...]:
-        """The array-to-array codecs of a chunk."""
+        """The array-to-array codecs with which the array's chunks are encoded."""
         return self._metadata.filters or ()
 
     @property
     def serializer(self) -> Codec | None:
-        """The array-to-bytes codec of a chunk; ``None`` in format 2."""
+        """The array-to-bytes codec with which the array's chunks are encoded; ``None`` in format 2."""
         return self._metadata.serializer
 
     @property
     def compressors(self) -> tuple[Codec, ...]:
-        """The bytes-to-bytes codecs of a chunk."""
+        """The bytes-to-bytes codecs with which the array's chunks are encoded."""
         return self._metadata.compressors
 
     @property
@@ -940,7 +940,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         fields: Fields | None = None,
         prototype: Prototype | None = None,
     ) -> MemoryArray:
-        """Read points, given by one index array for each dimension.
+        """Read single elements, whose positions are given by one index array for each dimension.
 
         ``out`` may have the shape of the index arrays, or one dimension.
 
@@ -962,7 +962,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
     def set_coordinate_selection(
         self, selection: Selection, value: ArrayLike, *, fields: Fields | None = None, prototype: Prototype | None = None
     ) -> None:
-        """Write points, given by one index array for each dimension.
+        """Write single elements, whose positions are given by one index array for each dimension.
 
         Parameters
         ----------
@@ -1245,7 +1245,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if there are any. In format 2 they are stored as xarray stores them."""
+        """Names of the array's dimensions; ``None`` if its metadata name none. In format 2 they are stored as xarray stores them."""
         if isinstance(self._metadata, ArrayV3Metadata):
             return self._metadata.dimension_names
         names = self._metadata.attributes.get("_ARRAY_DIMENSIONS")
@@ -1258,11 +1258,11 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return array_io.open_handle(self, device)
 
     def _explain(self, selection: Any, writing: bool) -> Explanation:
-        """Explains a read or write of ``selection``, which is already in the form that the Rust side takes."""
+        """Explains a read or write of this array at ``selection``, which is already in the form that the Rust side takes."""
         return Explanation(*self._handle().explain(selection, writing))
 
     def _reopened(self, metadata: AnyArrayMetadata) -> Self:
-        """Returns an object for this array with other metadata. The stored metadata stay."""
+        """Returns another object for the array at this path, with the metadata ``metadata``. The stored metadata stay."""
         return type(self)(self._store_path, metadata, self._config, self._own_device)
 
     def _read_box(self, box: Box, device: str) -> Any:
@@ -1281,7 +1281,8 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         return (self if device is None else self.with_device(device))._elements()
 
     def _elements(self) -> Any:
-        """Reads all elements. For an array without dimensions, the result is an array, not a scalar."""
+        """Reads all elements of this array to the device that was chosen for it. For an array without dimensions, the result is an array,
+        not a scalar."""
         return array_io.get_box(self, basic_box(..., self.shape), None, None, None)
 
 

@@ -85,7 +85,7 @@ def set_orthogonal(array: Any, selection: Any, value: Any, fields: Fields | None
 
 
 def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None, prototype: Any) -> Any:
-    """Reads points, given by one index array for each dimension."""
+    """Reads single elements, whose positions are given by one index array for each dimension."""
     chosen = CoordinateSelection(selection, array.shape)
     if out is not None and tuple(getattr(out, "shape", ())) == chosen.shape:
         return array_io.get_box(array, chosen, out, prototype, fields)
@@ -94,7 +94,7 @@ def get_coordinates(array: Any, selection: Any, out: Any, fields: Fields | None,
 
 
 def set_coordinates(array: Any, selection: Any, value: Any, fields: Fields | None, prototype: Any) -> None:
-    """Writes points, given by one index array for each dimension.
+    """Writes single elements, whose positions are given by one index array for each dimension.
 
     The value has the shape of the index arrays, or one element for each point: in one dimension, or with further dimensions of 1.
     """

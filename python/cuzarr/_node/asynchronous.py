@@ -98,7 +98,7 @@ class _Selector:
         self._selector = selector
 
     async def getitem(self, selection: Any) -> Any:
-        """Read the selected elements.
+        """Read the elements of the array that a selection names.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class _Selector:
         return await run(self._selector.__getitem__, selection)
 
     async def setitem(self, selection: Any, value: Any) -> None:
-        """Write the selected elements.
+        """Write the elements of the array that a selection names.
 
         Parameters
         ----------
@@ -517,7 +517,7 @@ class AsyncGroup(_AsyncNode):
         config: ArrayConfigLike | None = None,
         **kwargs: Unpack[RequireArrayOptions],
     ) -> AsyncArray:
-        """The array at a path below this group. It is created if it is missing.
+        """The array at a path below this group, which is created if it is missing.
 
         Parameters
         ----------
@@ -560,7 +560,7 @@ class AsyncGroup(_AsyncNode):
         return await created  # type: ignore[no-any-return]
 
     async def require_group(self, name: str, overwrite: bool = False) -> AsyncGroup:
-        """The group at a path below this group. It is created if it is missing.
+        """The group at a path below this group, which is created if it is missing.
 
         Parameters
         ----------

@@ -194,7 +194,7 @@ class Group(Node):
 
     @property
     def synchronizer(self) -> None:
-        """Always ``None``. The property exists because zarr-python has it."""
+        """Always ``None``: cuzarr has no synchronizers. The property exists because zarr-python has it."""
         return None
 
     @property
@@ -660,7 +660,7 @@ class Group(Node):
         return group
 
     def require_group(self, name: str, **kwargs: Unpack[GroupOptions]) -> Self:
-        """The group at a path below this group. It is created if it is missing.
+        """The group at a path below this group, which is created if it is missing.
 
         Parameters
         ----------
@@ -689,7 +689,7 @@ class Group(Node):
         return node
 
     def require_groups(self, *names: str) -> tuple[Self, ...]:
-        """Returns the groups at several paths below this group. Missing groups are created.
+        """Returns the groups at several paths below this group, and creates those that are missing.
 
         Parameters
         ----------
@@ -778,7 +778,7 @@ class Group(Node):
         config: ArrayConfigLike | None = None,
         **kwargs: Unpack[RequireOptions],
     ) -> Array:
-        """The array at a path below this group. It is created if it is missing.
+        """The array at a path below this group, which is created if it is missing.
 
         Parameters
         ----------

@@ -310,7 +310,7 @@ class VIndex:
     array: Any
 
     def parse(self, selection: Any) -> tuple[Fields | None, Any, bool]:
-        """Splits a selection into field names, the index arrays or the mask, and whether it is a mask."""
+        """Splits a selection of points into field names, the index arrays or the mask, and whether the points are given by a mask."""
         fields, rest = pop_fields(selection)
         items = as_arrays(ensure_tuple(rest))
         if len(items) == len(self.array.shape) and all(is_integer(item) or is_integer_array(item) for item in items):

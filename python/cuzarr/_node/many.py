@@ -163,7 +163,7 @@ def write_many(writes: Iterable[tuple[Array, Selection, ArrayLike]]) -> None:
 
 
 class _Entry:
-    """A context manager that adds to errors which of several arrays they concern: its number in the call, and its path."""
+    """A context manager for work on one of several arrays: it adds the array's number in the call, and its path, to errors."""
 
     def __init__(self, kind: str, number: int, array: OpenArray) -> None:
         self.kind, self.number, self.array = kind, number, array
@@ -198,7 +198,8 @@ def _one_each(given: Any, name: str, count: int) -> list[Any]:
 
 
 def _refuse_overlaps(outs: Sequence[Any]) -> None:
-    """Refuses overlapping arrays to read into, if elements pass through other memory on their way to one (because of its byte order).
+    """Refuses result arrays that overlap each other in memory, if elements for one of them pass through other memory because of a byte
+    order.
 
     The Rust side checks only the memory that it fills itself.
     """
@@ -236,7 +237,7 @@ class _Call:
 
 
 def _nothing() -> None:
-    """Does nothing, in place of a function that finishes the caller's array, for a read into new memory."""
+    """Does nothing after a read into new memory; after a read into the caller's array, another function copies elements if necessary."""
 
 
 def boxes_of(

@@ -26,7 +26,7 @@ from cuzarr.errors import (
 from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 
 UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
-"""Errors that concern one array or group only, because cuzarr cannot use its metadata document."""
+"""Types of errors that concern one array or group only, because cuzarr cannot use the metadata document of that node."""
 
 FoundMember = AnyNodeMetadata | CuzarrError
 """Metadata of an array or group below a group, or the error that says why cuzarr cannot use them."""

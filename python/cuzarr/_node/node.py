@@ -28,7 +28,7 @@ class Node(StoreNode):
 
     @property
     def store_path(self) -> StorePath:
-        """The store, and the path of this array or group in it."""
+        """The store that holds this array or group, and the path in that store."""
         return self._store_path
 
     @property
@@ -91,8 +91,7 @@ class Node(StoreNode):
         return self
 
     def _change_attributes(self, attributes: dict[str, Any], *, removed: Sequence[str] = (), is_all: bool = False) -> None:
-        """Changes the attributes that the store has now, even if another writer changed them, and gives this object the resulting
-        attributes."""
+        """Changes attributes in the store, on top of other writers' changes, and gives this object the resulting attributes."""
         self.store.check_writable()
         given = self._metadata.update_attributes(attributes).attributes
         with self._locked() as node:
@@ -111,7 +110,7 @@ class Node(StoreNode):
 
 
 class Attributes(MutableMapping[str, Any]):
-    """Attributes of an array or group. Every change is written to the store."""
+    """The attributes of one array or group, as a mutable mapping by name. Every change is written to the store."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

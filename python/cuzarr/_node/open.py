@@ -385,7 +385,7 @@ def group(
 
 
 def array_of(value: Any, mode: AccessMode = "r", device: str | None = None) -> Array:
-    """Converts a caller's argument to a stored array: it is an array of cuzarr or zarr-python, or says where the array is.
+    """Converts a caller's argument to a stored array of cuzarr: an array of cuzarr or zarr-python, or the path, URL or store of one.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class Lazy:
 
     @property
     def _dimension_names(self) -> tuple[str | None, ...] | None:
-        """Names of the dimensions, if there are any."""
+        """Names of this array's dimensions; ``None`` if they have no names."""
         raise NotImplementedError  # each kind has its own
 
     def _as_expression(self, what: str) -> _core.Expr:

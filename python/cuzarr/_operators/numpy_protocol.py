@@ -408,7 +408,8 @@ class NumpyProtocol:
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Calls cuzarr's function for a ufunc, if there is one. NumPy's own is called if results go into a NumPy array (``x += plan``)."""
+        """Calls the function of cuzarr that replaces a NumPy ufunc for arrays of cuzarr, if there is such a function. NumPy's own is called
+        if results go into a NumPy array (``x += plan``)."""
         if any(isinstance(target, np.ndarray) for target in targets(method, inputs, options)):
             return call_with_elements(ufunc, method, inputs, options)
         if ufunc is np.divmod and method == "__call__" and not options:

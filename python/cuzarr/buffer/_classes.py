@@ -96,7 +96,7 @@ class Memory(ABC):
 
     @abstractmethod
     def as_numpy_array(self) -> np.ndarray[Any, Any]:
-        """The memory as a NumPy array. Memory of a GPU is copied to the host; memory of the host is shared.
+        """The contents of the buffer as a NumPy array. Memory of a GPU is copied to the host; memory of the host is shared.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Memory(ABC):
 
 @documented(">>> from cuzarr.buffer import cpu", results={"Self": "A buffer of this class."})
 class Buffer(Memory):
-    """Flat, contiguous, untyped bytes on a device; sizes and slices are in bytes.
+    """A buffer of flat, contiguous, untyped bytes in the memory of a device; sizes and slices are in bytes.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class Buffer(Memory):
         return self._data
 
     def as_buffer_like(self) -> memoryview:
-        """The bytes as a ``memoryview``. Bytes of a GPU are copied to the host.
+        """The bytes of this buffer as a ``memoryview``. Bytes of a GPU are copied to the host.
 
         >>> cpu.Buffer.from_bytes(b"ab").as_buffer_like().nbytes
         2
@@ -231,7 +231,7 @@ class Buffer(Memory):
         return memoryview(self.as_numpy_array())  # type: ignore[arg-type]
 
     def to_bytes(self) -> bytes:
-        """A copy of the bytes in host memory.
+        """A copy of the buffer's bytes in host memory.
 
         >>> cpu.Buffer.from_bytes(b"bytes")[1:].to_bytes()
         b'ytes'
@@ -239,7 +239,7 @@ class Buffer(Memory):
         return self.as_numpy_array().tobytes()
 
     def __getitem__(self, key: slice) -> Self:
-        """A view of consecutive bytes. It shares memory with the buffer.
+        """A view of consecutive bytes of this buffer. It shares memory with the buffer.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ def _contiguous(key: Any) -> slice:
     results={"Self": "A buffer of this class."},
 )
 class NDBuffer(Memory):
-    """Typed, strided, N-dimensional elements on a device.
+    """A buffer of typed, strided, N-dimensional elements in the memory of a device.
 
     Parameters
     ----------
@@ -448,21 +448,21 @@ class NDBuffer(Memory):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """Type of the buffer's elements."""
         return self._data.dtype  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents along each dimension, in elements."""
+        """Extents of the buffer along each dimension, in elements."""
         return tuple(self._data.shape)
 
     @property
     def byteorder(self) -> Literal["little", "big"]:
-        """Order of the bytes of an element."""
+        """Byte order of the buffer's elements."""
         return {"<": "little", ">": "big"}.get(self.dtype.byteorder, sys.byteorder)  # type: ignore[return-value]
 
     def reshape(self, newshape: tuple[int, ...] | Literal[-1]) -> Self:
-        """The elements in another shape. The result shares memory if possible; else it is a copy.
+        """The elements of this buffer in another shape. The result shares memory if possible; else it is a copy.
 
         Parameters
         ----------
@@ -480,7 +480,7 @@ class NDBuffer(Memory):
         return self.__class__(self._data.reshape((newshape,) if isinstance(newshape, int) else tuple(newshape)))
 
     def squeeze(self, axis: tuple[int, ...]) -> Self:
-        """A view without some dimensions of extent 1.
+        """A view of this buffer without some dimensions of extent 1.
 
         Parameters
         ----------
@@ -536,7 +536,7 @@ class NDBuffer(Memory):
 
     @abstractmethod
     def all_equal(self, other: NDBuffer | ArrayLike | None, equal_nan: bool = True) -> bool:
-        """Whether all elements equal a value. ``0.0`` and ``-0.0`` are different.
+        """Whether all elements of this buffer equal a value. ``0.0`` and ``-0.0`` are different.
 
         Parameters
         ----------
@@ -556,7 +556,7 @@ class NDBuffer(Memory):
         """
 
     def fill(self, value: Scalar) -> None:
-        """Set every element to one value.
+        """Set every element of this buffer to one value.
 
         Parameters
         ----------
@@ -587,7 +587,7 @@ class NDBuffer(Memory):
         return self.__class__(self._data.copy())
 
     def transpose(self, axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Self:
-        """A view with its dimensions in another order.
+        """A view of this buffer with its dimensions in another order.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ def _refuse_device(array: Any, instead: str) -> None:
 
 
 class HostMemory(_classes.Memory):
-    """Base of both classes of this module: memory that a NumPy array holds."""
+    """Base class of the buffers in host memory, ``Buffer`` and ``NDBuffer``, whose memory a NumPy array holds."""
 
     is_host_accessible: ClassVar[bool] = True
 

@@ -66,7 +66,7 @@ def _to_host(array: Any) -> np.ndarray[Any, Any]:
 
 
 class DeviceMemory(_classes.Memory):
-    """Base of both classes of this module: memory that an array of CuPy or cuzarr holds."""
+    """Base class of the buffers in GPU memory, ``Buffer`` and ``NDBuffer``, whose memory an array of CuPy or cuzarr holds."""
 
     is_host_accessible: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ SubchunkWriteOrder = Literal["morton", "unordered", "lexicographic", "colexicogr
 
 
 class BloscCname(StrEnum):
-    """Compressors that Blosc can use."""
+    """Names of the compressors that the Blosc codec can use."""
 
     lz4 = "lz4"
     lz4hc = "lz4hc"
@@ -20,7 +20,7 @@ class BloscCname(StrEnum):
 
 
 class BloscShuffle(StrEnum):
-    """How Blosc shuffles the bytes or bits of elements before it compresses them."""
+    """The ways in which Blosc can shuffle the bytes or bits of elements before it compresses them."""
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"
@@ -41,7 +41,7 @@ class BloscShuffle(StrEnum):
 
 
 class Endian(StrEnum):
-    """Byte orders of stored elements."""
+    """The byte orders in which elements can be stored."""
 
     little = "little"
     big = "big"

@@ -106,7 +106,7 @@ def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 
 class Module:
-    """CUDA C++ source text, compiled for one GPU.
+    """CUDA C++ source text of the user's kernels, compiled for one GPU.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class Function:
         shared_bytes: int = 0,
         stream: Stream = None,
     ) -> None:
-        """Launch the kernel. Without ``stream`` the call waits for it.
+        """Launch this kernel with the given arguments, grid and blocks. Without ``stream`` the call waits for it.
 
         Parameters
         ----------

@@ -97,13 +97,14 @@ class HeldBoxes(Held):
         return found
 
     def edges(self, number: int) -> tuple[Ints, ...]:
-        """Along each sample axis, the borders at which array ``number`` is divided into parts that are read and held separately."""
+        """The positions along each sample axis at which array ``number`` is divided into parts, each of which is read and held by
+        itself."""
         if self.parts.sources[number] in self.cells.whole:
             return tuple(edge[[0, -1]] for edge in self.cells.edges)
         return self.cells.edges
 
     def elements(self, number: int, begins: tuple[int, ...]) -> Any:
-        """The elements, already in memory, of the part of array ``number`` that begins at ``begins``."""
+        """The elements, which have been read, of the part of array ``number`` that begins at the position ``begins``."""
         return self.pieces[self.parts.sources[number], begins].elements
 
     def enter(self, cells: Sequence[int]) -> dict[Key, tuple[slice, ...]]:
@@ -190,8 +191,8 @@ class HeldBoxes(Held):
     def cut(
         self, number: int, start: Sequence[int], lowest: Sequence[int], highest: Sequence[int]
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """The copies that build one sample of an array from parts of the array in memory: for each copy, slices of the sample and of a
-        part, and its elements."""
+        """Yields the copies that build one array's sample from parts of the array in memory. Each has the slices of the sample to fill, the
+        slices of a part to copy, and the part's elements."""
         part, edges = self.parts.parts[number], self.edges(number)
         axes = [axis for axis in range(len(start)) if part.axes[axis] is not None]
         is_whole = edges is not self.cells.edges

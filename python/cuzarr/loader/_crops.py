@@ -25,7 +25,7 @@ from cuzarr.loader._weights import Floats
 
 
 class CropAxis:
-    """The probabilities, along one axis, with which an epoch chooses the shift of its blocks and the positions of its crops.
+    """The probabilities, along one axis of an array, of the shift of an epoch's blocks of chunks and of the positions of the crops.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def _part_edges(axis: CropAxis, count: int) -> Ints:
 
 
 def _masses_of_parts(axis: CropAxis, edges: Ints) -> Floats:
-    """For each shift of the blocks of chunks, and each part of an axis between ``edges``: the sum of the weights of the crop positions in
-    the part."""
+    """Sums the weights of crop positions in each part of an axis between two ``edges``: one row for each number of chunks by which blocks
+    may be shifted."""
     sums = [np.append(0.0, axis.position_weights(axis.edges(shift)).cumsum()) for shift in range(axis.chunks)]
     return np.stack([np.diff(one[edges]) for one in sums])
 

@@ -148,7 +148,7 @@ class SampleDataset(EpochDataset):
                 yield batch
 
     def _prepared(self, epoch: int, share: Share, workers: int, part: int, counts: Counts, library: Library) -> tuple[Pass, Ints]:
-        """Plans the part of an epoch that one worker reads: returns the object that reads it, and the positions of its samples in their
+        """Plans the part of an epoch that one worker reads: returns the object that reads the part, and the samples' positions in their
         final order."""
         random = self._random(epoch, 0)
         found = self._epoch_of(random)
@@ -163,7 +163,7 @@ class SampleDataset(EpochDataset):
         return Pass(held, limit, group), order.starts[plan.order]
 
     def report(self) -> dict[str, int | float] | None:
-        """Numbers about the last pass in this process: samples, batches, bytes read and time waited.
+        """Numbers about the last pass over the data set in this process: samples, batches, bytes read and time waited.
 
         Returns
         -------

@@ -74,11 +74,12 @@ class EpochDataset:
         return Library(device)
 
     def _worker(self) -> Worker | None:
-        """Which of its rank's worker processes this process is; ``None`` if the rank has only one process."""
+        """The number of this process among the worker processes of its rank, and how many there are; ``None`` if the rank has only one
+        process."""
         return None
 
     def _ranks(self) -> tuple[int, int] | None:
-        """The rank of this process and the number of ranks, if the framework knows them."""
+        """The rank of this process and the number of ranks, as a framework such as PyTorch knows them; else ``None``."""
         return None
 
     def _shared_numbers(self, numbers: list[int]) -> Any:
@@ -144,7 +145,7 @@ class EpochDataset:
         return Progress(epoch, taken_by, taken)
 
     def _taken_before(self) -> int:
-        """The number of batches at the start of the next epoch to read that are left out, because they were taken before the state was
+        """The number of batches that the next pass leaves out at the start of an epoch, because they were taken before the state was
         saved."""
         pending = self._pending()
         return 0 if pending is None else pending.batches

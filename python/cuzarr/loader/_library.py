@@ -53,7 +53,7 @@ class Library:
         return [whole[row, ...] for row in range(len(whole))]
 
     def held(self, elements: Any) -> Any:
-        """Converts elements that were read to the array type from which samples are cut."""
+        """Converts elements that were read from a store to the array type in which they wait in memory until samples are cut from them."""
         return elements if self.is_on_host else DeviceArray(device_buffer(elements), elements.dtype)
 
     def delivered(self, memory: Any) -> Any:
@@ -76,7 +76,7 @@ class Library:
     # Copies.
 
     def put(self, target: Any, elements: Any) -> None:
-        """Copies elements into ``target``, converted to its element type."""
+        """Copies ``elements`` of a sample into the batch memory ``target``, converted to the element type of ``target``."""
         if isinstance(target, np.ndarray):
             # Copied by one thread: PyTorch's copy would start several threads, which takes longer than this small copy.
             np.copyto(target, elements, casting="unsafe")
@@ -88,7 +88,7 @@ class Library:
         target[rows] = elements[places]
 
     def moved(self, elements: Any, axis: int, place: int) -> Any:
-        """A view with one axis moved to another position."""
+        """A view of ``elements`` with the dimension ``axis`` moved to the position ``place``."""
         return np.moveaxis(elements, axis, place)
 
     # Numbers.
@@ -98,7 +98,7 @@ class Library:
         return array.view(dtype)
 
     def astype(self, array: Any, dtype: np.dtype[Any], *, copy: bool = False) -> Any:
-        """The elements of an array, converted to another type."""
+        """The elements of ``array``, an array of a batch, converted to the element type ``dtype``."""
         return array.astype(dtype, copy=copy)
 
     def constant(self, value: np.ndarray[Any, Any]) -> Any:
@@ -123,5 +123,5 @@ class Library:
 
 
 def is_run(numbers: Sequence[int] | np.ndarray[Any, Any]) -> bool:
-    """Whether each number is one more than the one before it."""
+    """Whether the numbers of a sequence are consecutive: each is one more than the number before it."""
     return len(numbers) == 1 or bool((np.diff(numbers) == 1).all())

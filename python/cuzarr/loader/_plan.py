@@ -22,7 +22,8 @@ Ints = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """How many bytes of cells (blocks of chunks) an epoch may hold in memory, to mix their samples and to wait for neighbouring cells.
+    """Memory limits, in bytes, for the cells (blocks of chunks) of an epoch: for those whose samples are mixed, and for those that wait for
+    a neighbour.
 
     ``mixed_bytes`` are for mixing samples, and ``frontier_bytes`` for cells that wait for a neighbour. ``first_bytes`` of the mixed bytes
     are read before the first sample comes.

@@ -13,7 +13,7 @@ from cuzarr.loader._shares import Share
 
 @dataclass
 class Progress:
-    """How far an epoch was read: the number of its batches that were taken, by one worker or by all.
+    """The progress of a program in an epoch: how many of the epoch's batches were taken, by one worker process or by all.
 
     Attributes
     ----------

@@ -241,7 +241,8 @@ class HeldRows(Held):
         return matrix, {name: self._column(column, batch.numbers) for name, column in self.columns.items()}
 
     def _column(self, column: Column, numbers: Ints) -> Any:
-        """The values (or the codes of categories) of one column for some rows. For a column with a mask, a pair with the mask."""
+        """The values (or the codes of categories) in some rows of one column of the data frame. For a column with a mask, a pair with the
+        mask."""
         arrays = (column.values,) if column.mask is None else (column.values, column.mask)
         own = tuple(self.library.converted(delivered(in_memory(array, "read")[numbers])) for array in arrays)
         return own[0] if column.mask is None else own
@@ -260,14 +261,14 @@ class HeldRows(Held):
 
 
 class _Tally:
-    """A counter of the chunks of one array that are read in an epoch, and of the different chunks among them."""
+    """A counter for one array: how many chunks an epoch reads, and how many different chunks these are."""
 
     def __init__(self, array: Array) -> None:
         self.edges = chunk_starts(array._chunk_grid.axes[0], array.shape[0])
         self.seen = np.zeros(len(self.edges) - 1, bool)
 
     def add(self, starts: Ints, lengths: Ints, counts: Counts) -> None:
-        """Adds the chunks that one call touches, by reading some ranges of elements, to ``counts``. No range is empty."""
+        """Adds to ``counts`` the chunks of the array that one read of some ranges of elements touches. No range is empty."""
         is_read = np.zeros(len(self.edges), np.int64)
         filled = lengths > 0
         np.add.at(is_read, np.searchsorted(self.edges, starts[filled], "right") - 1, 1)
@@ -282,7 +283,7 @@ class _Tally:
 
 
 def _memory(elements: Any) -> _core.NdBuffer:
-    """The memory of a NumPy array or :class:`cuzarr.DeviceArray`."""
+    """Wraps the memory of a NumPy array or :class:`cuzarr.DeviceArray` as a buffer of the Rust side, without copying."""
     return elements._buffer if isinstance(elements, DeviceArray) else wrap_host(elements)
 
 
@@ -321,5 +322,5 @@ def _add_up(dense: np.ndarray[Any, Any], places: Ints, data: np.ndarray[Any, Any
 
 
 def _ascend(places: Any) -> bool:
-    """Whether each index is larger than the one before, so that no index occurs twice."""
+    """Whether the indices ascend: each is larger than the one before, so that none occurs twice."""
     return bool(asnumpy((places[1:] > places[:-1]).all()))

@@ -271,7 +271,7 @@ class SampleStream(EpochDataset):
     def _batches(
         self, progress: Progress, wanted: Iterator[list[Numbered]], left: threading.Event
     ) -> Generator[dict[str, Any], None, None]:
-        """Yields batches, which a thread reads ahead."""
+        """Yields the batches of samples of an epoch, which a thread reads ahead."""
         counts = self._counts = _Counts()
         started = time.perf_counter()
         reader = _Reader(self._library, self.skip_bad)
@@ -304,7 +304,7 @@ class SampleStream(EpochDataset):
                 del batch  # not kept while the next one is waited for
 
     def report(self) -> dict[str, int | float] | None:
-        """Numbers about the last pass in this process: samples, batches, bad samples, bytes read and time waited.
+        """Numbers about the last pass over the stream in this process: samples, batches, bad samples, bytes read and time waited.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class _Reader:
         self._exits.close()
 
     def cancel(self) -> None:
-        """Cancels all reads, including those that begin later."""
+        """Cancels all reads of samples, including those that begin later."""
         self._watch.cancel()
 
     def begin(self, batch: list[Numbered] | Exception) -> _Read:

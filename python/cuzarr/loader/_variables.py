@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     One: TypeAlias = Array | SupportsStorePath | StoreLike | "Variable"
 
 Window = Mapping[int | str, int | tuple[int, int]]
-"""For each sample axis, by name or number: how many elements a sample has along it, or the offsets ``(start, stop)`` of these elements
-from the sample's position."""
+"""The elements that a sample has along each sample axis, given by name or number: how many, or their offsets ``(start, stop)`` from its
+position."""
 
 
 Given: TypeAlias = "One | Sequence[One] | Mapping[str, One]"
@@ -221,7 +221,7 @@ class Part:
 
 
 class Form:
-    """How the user passed the arrays of a data set (one, several, or several by name), so that batches get the same form.
+    """The form in which the user passed the arrays of a data set, and in which batches are returned: one, several, or several by name.
 
     Attributes
     ----------

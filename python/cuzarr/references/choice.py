@@ -11,7 +11,7 @@ from cuzarr.errors import CuzarrError, InvalidArgumentError
 
 @dataclass
 class Choice:
-    """The choice of the variables that go into a table of references, with a record of those that had to be left out.
+    """The choice of the variables that go into a table of references, with a record of the variables that had to be left out.
 
     Parameters
     ----------

@@ -83,7 +83,8 @@ def _orders(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 
 def _difference_of_bits(stored: h5py.h5t.TypeID, dtype: np.dtype[Any]) -> str | None:
-    """Compares which bits of an element two types use, and their byte orders. Returns the difference as text, or ``None``."""
+    """Compares an HDF5 type with a NumPy type: which bits of an element are used, and in which byte order. Returns the difference as text,
+    or ``None``."""
     precision, offset, bits = stored.get_precision(), stored.get_offset(), 8 * stored.get_size()
     if precision != bits or offset:
         return f"its elements have {precision} bits from bit {offset} on, in {bits // 8} bytes"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 Reference = str | list[str | int]
-"""The entry of a key in a table of references: the value, as text or ``base64:…``; or where the value lies in a file (URL, first byte,
-size)."""
+"""The entry of a key in a table of references: the key's value as text, or the range of a file (URL, first byte, size) that has the value.
+Text that begins with ``base64:`` stands for bytes."""
 
 Document = dict[str, Any]
 """The parsed contents of ``.zarray``, ``.zgroup`` or ``.zattrs``."""

@@ -22,7 +22,8 @@ from cuzarr.references.variable import Group, Variable
 
 
 class Hdf5File:
-    """An HDF5 file, opened by ``with``. ``above`` is the path that the file's root gets in the table of references.
+    """An HDF5 file that is open for reading inside a ``with`` block. ``above`` is the path that the file's root gets in the table of
+    references.
 
     Raises
     ------
@@ -124,7 +125,7 @@ class Hdf5File:
         return {name for names, _ in self._axes() for name in names}
 
     def _axes(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-        """The names and the lengths of the dimensions of each dataset."""
+        """The names and the lengths of the dimensions of each dataset in the HDF5 file."""
         for path, node in self._members:
             if path in self._dimensions and not is_placeholder(node):
                 yield self._dimensions.names(path, node), self._dimensions.shape(path, node)

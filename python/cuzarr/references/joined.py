@@ -165,7 +165,8 @@ class JoinedVariable:
         return self.timed[number].attributes.get("units")
 
     def _check_coordinate(self) -> None:
-        """Refuses a coordinate that is not joined, if its values differ between the files: they locate the elements of other variables."""
+        """Refuses a coordinate that is not joined if its values differ between the files, because the values locate elements of other
+        variables."""
         first = self.variables[0]
         if first.dimensions != [posixpath.basename(first.path)]:
             return

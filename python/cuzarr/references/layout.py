@@ -17,13 +17,14 @@ from cuzarr.references.filters import COMPRESSORS, codec
 from cuzarr.references.source import Source
 
 LONGEST_PART = 64 << 20
-"""Approximate largest size in bytes of the chunks into which a dataset without chunks is divided."""
+"""Approximate size in bytes that chunks do not exceed when an HDF5 dataset without chunks is divided into chunks."""
 
 SHORTEST_PART = 1 << 16
 """Smallest size in bytes of the chunks into which a dataset without chunks is divided, if rows can be combined."""
 
 INLINE_BYTES = 4 << 20
-"""Largest size in bytes of a variable that is copied into a table of references because Zarr cannot decode the bytes in the file."""
+"""Largest number of bytes of a variable that are copied into a table of references because Zarr cannot decode them in the file. A variable
+that needs more is refused."""
 
 ChunkCoords = tuple[int, ...]
 """The position of a chunk of an HDF5 dataset in the grid of chunks: one number for each dimension."""
@@ -78,7 +79,7 @@ class Layout:
         """For each other stored chunk: the bytes of the Zarr chunk, which the table of references itself must hold."""
         self._filters: list[Document] = [{"id": "vlen-utf8"}] if self.is_text else []
         self.is_readable: bool = True
-        """Whether h5py has all filters of the dataset."""
+        """Whether h5py can decode the dataset's chunks, because it has all of the filters."""
         self._find()
         self._cut(whole_rows)
         stored = len(self.ranges) + len(self.inline)

@@ -82,7 +82,7 @@ class Column:
         return len(self.values)
 
     def to_pandas(self) -> pandas.api.extensions.ExtensionArray | np.ndarray[Any, Any]:
-        """This column in the form in which anndata reads it. Data on a GPU are copied to the host.
+        """This column as the pandas or NumPy array that anndata would read from the store. Data on a GPU are copied to the host.
 
         Returns
         -------
@@ -388,7 +388,7 @@ def _read(group: Group, names: list[str], rows: Any, device: str | None) -> dict
 
 
 def _opened(group: Group, names: list[str]) -> dict[str, _Stored]:
-    """Opens columns and the arrays in them, by two rounds of requests."""
+    """Opens columns of a data frame, and the arrays in which each column is stored, by two rounds of requests."""
     nodes = group._nodes_at(names)
     parts = {name: _parts_of(node) for name, node in nodes.items()}
     inner = group._nodes_at([f"{name}/{part}" for name, own in parts.items() for part in own])

@@ -82,22 +82,22 @@ class CompressedDataset:
 
     @property
     def group(self) -> Group:
-        """The group of the matrix."""
+        """The Zarr group in which the matrix is stored."""
         return self._group
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and number of columns."""
+        """Number of rows and number of columns of the matrix."""
         return self._shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the stored elements."""
+        """The type of the matrix's stored elements."""
         return self._data.dtype
 
     @property
     def nnz(self) -> int:
-        """The number of stored elements."""
+        """The number of stored elements of the sparse matrix; all other elements are 0."""
         return self._data.shape[0]
 
     @property
@@ -107,7 +107,7 @@ class CompressedDataset:
 
     @property
     def device(self) -> str:
-        """The device that elements are read to."""
+        """The device to which elements of the matrix are read."""
         return self._data.device
 
     def with_device(self, device: str) -> Self:
@@ -167,7 +167,7 @@ class CompressedDataset:
         return self._as_library(rows, columns)
 
     def to_memory(self) -> Any:
-        """Read the whole matrix.
+        """Read the whole matrix into memory.
 
         Returns
         -------

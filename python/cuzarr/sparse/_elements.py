@@ -41,7 +41,7 @@ class Elements:
     dtype: np.dtype[Any] | None
 
     def read(self, starts: Ints, lengths: Ints, kind: np.dtype[Any]) -> tuple[Any, Any]:
-        """Reads the elements in some ranges, and their indices, which are converted to the type ``kind``.
+        """Reads the elements of the matrix in some ranges, and the elements' indices, which are converted to the type ``kind``.
 
         Raises
         ------
@@ -120,8 +120,8 @@ class _Columns:
 
 
 class _Repeated:
-    """How often each selected column of a sparse matrix is in the result, to repeat the elements of columns that are selected several
-    times.
+    """The number of times that each selected column of a sparse matrix is in the result of a read, to repeat columns that are selected
+    several times.
 
     Parameters
     ----------

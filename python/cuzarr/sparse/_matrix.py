@@ -71,17 +71,18 @@ class Matrix:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
+        """The type of the matrix's elements."""
         return self.data.dtype
 
     @property
     def nnz(self) -> int:
-        """The number of stored elements. Stored zeros and repeated elements at one place are counted."""
+        """The number of stored elements of the sparse matrix; all other elements are 0. Stored zeros and repeated elements at one place are
+        counted."""
         return self.data.size
 
     @property
     def device(self) -> str:
-        """The device of the arrays: ``"cpu"`` or ``"cuda:0"``."""
+        """The device whose memory holds the matrix: ``"cpu"`` or ``"cuda:0"``."""
         return foreign.device_of(self.data)
 
     @cached_property

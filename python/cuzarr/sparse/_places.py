@@ -52,7 +52,7 @@ class Ranges:
 
     @property
     def count(self) -> int:
-        """The number of elements in all ranges."""
+        """The number of elements in all of these ranges together."""
         return int(self.borders[-1])
 
     def part(self, first: int, stop: int) -> tuple[Ints, Ints]:

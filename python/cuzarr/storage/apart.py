@@ -16,7 +16,7 @@ from cuzarr.storage.url import Credentials, flat_options
 
 
 def taken_apart(store: Any, through_python: _core.Store, read_only: bool) -> _core.Store | None:
-    """Opens another library's store on the Rust side, by the store's settings; ``None`` if these cannot be read.
+    """Opens another library's store on the Rust side, by the store's settings; ``None`` if the settings cannot be read.
 
     Parameters
     ----------

@@ -140,7 +140,8 @@ def open_url(url: str, storage_options: Mapping[str, Any] | None, read_only: boo
 
 
 def check_options(fs: Any, url: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that an fsspec file system would ignore: it has no parameter of their name, and no attribute keeps them.
+    """Refuses options that an fsspec file system would ignore, because it has neither a parameter of the option's name nor an attribute
+    that keeps the option.
 
     Raises
     ------

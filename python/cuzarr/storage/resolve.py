@@ -67,7 +67,7 @@ def normalize_path(path: object) -> str:
     """,
 )
 class StorePath:
-    """A store and a path in it, which name an array or a group.
+    """A store and a path in the store, which together name an array or a group.
 
     Parameters
     ----------
@@ -256,7 +256,8 @@ def make_store_path(
     storage_options: Mapping[str, Any] | None = None,
     metadata_store: StoreLike | None = None,
 ) -> StorePath:
-    """A store, opened in ``mode``, and a path in it. With ``metadata_store``, metadata documents are in that store.
+    """Converts a caller's argument to a store, opened in ``mode``, and a path in the store. With ``metadata_store``, metadata documents are
+    in that store.
 
     Parameters
     ----------

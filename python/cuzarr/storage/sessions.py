@@ -17,11 +17,12 @@ from typing import Any
 from cuzarr.storage.url import Credentials
 
 Opened = tuple[str, list[tuple[str, str]], Callable[[], tuple[dict[str, str], float | None]] | None]
-"""A store to open on the Rust side: its URL, the options for it, and a function that renews credentials."""
+"""The arguments by which the Rust side opens a store: the URL, options, and a function that renews the credentials."""
 
 
 class _UnknownError(Exception):
-    """Raised if only Icechunk itself can open a session, for example because its state has an option that cuzarr does not know."""
+    """An exception for an Icechunk session that only Icechunk itself can open, for example because cuzarr does not know one of its
+    options."""
 
 
 def of_session(store: Any) -> Opened | None:

@@ -40,7 +40,7 @@ def byte_bounds(byte_range: Any) -> ByteBounds:
 
 
 def _stored(value: Any) -> bytes | _core.NdBuffer:
-    """Converts a value to the form in which it is written: bytes, or a buffer in a GPU's memory."""
+    """Converts a caller's value to the form in which stores write values: bytes, or a buffer in a GPU's memory."""
     for name in ("as_array_like", "as_ndarray_like"):
         value = getattr(value, name)() if hasattr(value, name) else value
     if isinstance(value, bytes):
@@ -207,7 +207,7 @@ class Store:
     def get(
         self, key: str, prototype: Any = None, byte_range: Any = None, *, start: int | None = None, stop: int | None = None
     ) -> Any:
-        """The value of ``key``, or a part of its bytes; ``None`` if the key is missing.
+        """The value of ``key``, or a part of the value's bytes; ``None`` if the key is missing.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class Store:
         return self._handle.is_on(device)
 
     def set(self, key: str, value: BytesValue) -> None:
-        """Write a whole value. Readers see the old value or the new one, never a mixture.
+        """Write the whole value of a key. Readers see the old value or the new one, never a mixture.
 
         Parameters
         ----------
@@ -401,7 +401,8 @@ class Store:
         return self._handle.set_if_not_exists(key, _bytes_of(value))
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Any]]) -> None:
-        """Replace bytes inside values. Each value is read, changed and written whole; new bytes beyond the end make the value longer.
+        """Replace ranges of bytes inside the stored values of keys. Each value is read, changed and written whole; new bytes beyond the end
+        make the value longer.
 
         Parameters
         ----------
@@ -432,7 +433,7 @@ class Store:
             self._handle.set(key, old[:start] + new + old[start + len(new) :])
 
     def delete(self, key: str) -> None:
-        """Delete a value. Nothing happens if the key is missing.
+        """Delete the value of a key. Nothing happens if the key is missing.
 
         Raises
         ------
@@ -484,7 +485,7 @@ class Store:
         self.delete_dir("")
 
     def exists(self, key: str) -> bool:
-        """Whether a key exists.
+        """Whether the store has a value for a key.
 
         Parameters
         ----------
@@ -498,7 +499,7 @@ class Store:
         return self._handle.getsize(key) is not None
 
     def getsize(self, key: str) -> int:
-        """Size of a value in bytes.
+        """Size of a key's value in bytes.
 
         Raises
         ------
@@ -592,7 +593,7 @@ class Store:
         return True
 
     def close(self) -> None:
-        """Close the store. Only a :class:`ZipStore` needs this; other stores do nothing.
+        """Close the store, so that a ZIP file gets its final form. Only a :class:`ZipStore` needs this; other stores do nothing.
 
         >>> store.close()
         >>> store.list()

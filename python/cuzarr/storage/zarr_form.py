@@ -273,7 +273,7 @@ class NativeStore(ZarrStore):
         return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Write a whole value, without an event loop.
+        """Write the whole value of a key, without an event loop.
 
         Parameters
         ----------
@@ -298,7 +298,7 @@ class NativeStore(ZarrStore):
         self.cuzarr_store.set(key, self._value(value))
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value. Readers see the old value or the new one, never a mixture."""
+        """Write the whole value of a key. Readers see the old value or the new one, never a mixture."""
         await self._run(lambda: self.set_sync(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -325,7 +325,7 @@ class NativeStore(ZarrStore):
         await self._run(lambda: self.cuzarr_store.set_if_not_exists(key, self._value(value)))
 
     def delete_sync(self, key: str) -> None:
-        """Delete a value, without an event loop. Nothing happens if the key is missing.
+        """Delete the value of a key, without an event loop. Nothing happens if the key is missing.
 
         Raises
         ------
@@ -548,7 +548,8 @@ class _Buffers(MutableMapping[str, Any]):
 
 
 class _GpuBuffers(_Buffers):
-    """A wrapper of the user's mapping for a store in GPU memory: cuzarr's store puts its buffers, and the mapping gets zarr-python's buffers."""
+    """A wrapper of the user's mapping for a store in GPU memory: it converts cuzarr's buffers over CuPy's arrays to zarr-python's
+    buffers."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         array = value.as_array_like()

@@ -48,7 +48,8 @@ class DatasetAccessor:
         self._dataset = dataset
 
     def load(self) -> xarray.Dataset:
-        """Load all variables in one call; ``dataset.load()`` would read them one after the other. This also works in notebooks.
+        """Load all variables of the dataset in one call; ``dataset.load()`` would read them one after the other. This also works in
+        notebooks.
 
         With an xarray before 2025.8, which has no ``load_async``, variables are read one after the other, too.
 

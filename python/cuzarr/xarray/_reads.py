@@ -204,8 +204,8 @@ def _place(lazy: LazyArray, key: tuple[Any, ...]) -> _Place:
 
 
 class Opening:
-    """Predicts the reads that xarray makes while it opens a data set: the first and last times, which decide the type of times, and the
-    variables from which it makes indexes.
+    """A prediction of what xarray reads while it opens a data set: the variables that become indexes, and the first and last elements of
+    times.
 
     One call makes all reads of one of these two kinds, when xarray asks for the first of them. So xarray may also open without indexes.
     """

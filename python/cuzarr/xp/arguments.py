@@ -19,7 +19,7 @@ X = "x : array\n    Elements in memory of any device, an array in a store, or a 
 """Description of the parameter ``x``, for docstrings of functions that take arrays of every kind."""
 
 LIKE_X = "array or Expression\n    An array on the device of ``x``; a plan where ``x`` is an array in a store, or a plan."
-"""Description of the result, for docstrings of functions that take arrays of every kind."""
+"""Description of what a function returns, for the docstrings of functions that take arrays of every kind."""
 
 NO_DIMENSION = "InvalidArgumentError\n    There is no such dimension."
 """Description of the error for a missing dimension, for docstrings of functions that take arrays of every kind."""
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         def __call__(self, x: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedPair(Protocol[Rest]):
-        """Like :class:`Planned`, for two operands. If one is a stored array or a plan, the result is a plan."""
+        """Type of a function of two operands, like :class:`Planned` for one: it returns a plan if an operand is a stored array or a
+        plan."""
 
         @overload
         def __call__(self, x1: Lazy, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
         def __call__(self, x1: ArrayLike, x2: ArrayLike, /, *args: Rest.args, **kwargs: Rest.kwargs) -> MemoryArray: ...
 
     class PlannedList(Protocol[Rest]):
-        """Like :class:`Planned`, for a function of a sequence of arrays."""
+        """Type of a function of a sequence of arrays, like :class:`Planned` for one array: it returns a plan if they are stored arrays or
+        plans."""
 
         @overload
         def __call__(self, arrays: Sequence[Lazy], /, *args: Rest.args, **kwargs: Rest.kwargs) -> Expression: ...
@@ -62,12 +64,13 @@ def planned(function: Callable[Concatenate[ArrayLike, Rest], Any]) -> Planned[Re
 
 
 def planned_pair(function: Callable[Concatenate[ArrayLike, ArrayLike, Rest], Any]) -> PlannedPair[Rest]:
-    """Like :func:`planned`, for a function of two operands."""
+    """Tells type checkers, like :func:`planned`, that a function of two operands returns a plan if one of them is a stored array or a
+    plan."""
     return function  # type: ignore[return-value]
 
 
 def planned_list(function: Callable[Concatenate[Sequence[ArrayLike], Rest], Any]) -> PlannedList[Rest]:
-    """Like :func:`planned`, for a function of several arrays."""
+    """Tells type checkers, like :func:`planned`, that a function of several arrays returns a plan if they are stored arrays or plans."""
     return function  # type: ignore[return-value]
 
 

@@ -161,7 +161,8 @@ def _order(own: np.ndarray[Any, Any] | DeviceArray, axis: int, is_descending: bo
 
 
 def _at(order: DeviceArray, values: DeviceArray) -> DeviceArray:
-    """Puts one value for each sorted element at the element's position before sorting. ``order`` has the indices that sorted them."""
+    """Reorders ``values``, one for each element of a sorted array, to the order that the elements had before sorting. ``order`` has the
+    indices that sorted them."""
     places = DeviceArray.empty(values.shape, values.dtype, values.device)
     places._buffer.scatter(0, order._buffer, values._buffer)
     return places
@@ -305,7 +306,8 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
 
 @_documented
 def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
-    """The distinct elements of an array, sorted, and for every element its position there. Each NaN counts as a separate element.
+    """The distinct elements of an array, sorted, and for every element of the array its position among them. Each NaN counts as a separate
+    element.
 
     Returns
     -------

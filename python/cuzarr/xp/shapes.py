@@ -62,7 +62,8 @@ class _Source:
         return len(self.shape)
 
     def axes(self, axis: Axis | Iterable[int | str]) -> list[int]:
-        """Converts dimensions, given by number or name, to their numbers, and refuses one given twice; ``None`` stands for all."""
+        """Converts dimensions of the source, given by number or name, to numbers; ``None`` stands for all. Refuses a dimension that is
+        given twice."""
         found = axes_of(axis, self.ndim, self.names)
         found = list(range(self.ndim)) if found is None else found
         if len(set(found)) != len(found):
@@ -78,12 +79,12 @@ class _Source:
         return [(axis, 0) for axis in range(self.ndim)]
 
     def picked(self, along: _Along, dims: _Dims) -> Any:
-        """Selects elements and dimensions: returns a plan for a stored array or a plan, else the elements."""
+        """Selects elements and dimensions of the source: returns a plan if the source is a stored array or a plan, else the elements."""
         names = self.names and tuple(None if axis is None else self.names[axis] for axis, _ in dims)
         return finished("picked", (along, dims), self.expr, (self.x, self.device), names)
 
     def range(self, axis: int, start: int, count: int) -> Any:
-        """Selects ``count`` elements from ``start`` on along one dimension."""
+        """Selects ``count`` elements of the source along the dimension ``axis``, from the index ``start`` on."""
         along = self.all()
         along[axis] = (start if count else 0, count, 1)
         return self.picked(along, self.same())
@@ -228,7 +229,7 @@ def moveaxis(x: Any, source: int | str | Sequence[int | str], destination: int |
 @planned
 @_documented
 def squeeze(x: Any, axis: Axis = None) -> Any:
-    """The elements without dimensions of extent 1.
+    """The array without its dimensions of extent 1.
 
     Parameters
     ----------
@@ -447,7 +448,7 @@ def flip(x: Any, axis: Axis = None) -> Any:
 @planned
 @_documented
 def take(x: Any, indices: ArrayLike, axis: int | str | None = None) -> Any:
-    """The elements at the given indices along a dimension.
+    """The elements of an array at the given indices along a dimension.
 
     Parameters
     ----------

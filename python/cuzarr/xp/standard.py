@@ -65,7 +65,7 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device on which new arrays are made if none is given."""
+        """The device on which new arrays are made if a call names none."""
         return str(device_name(None))
 
     def devices(self) -> list[str]:
@@ -701,7 +701,8 @@ def reciprocal(x: ArrayLike, /) -> MemoryArray:
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> MemoryArray:
-    """The sum of products along a dimension. Complex elements of ``x1`` are conjugated.
+    """The vector dot product of two arrays: the sum of the products of elements along a dimension. Complex elements of ``x1`` are
+    conjugated.
 
     Parameters
     ----------

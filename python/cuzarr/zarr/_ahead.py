@@ -98,8 +98,8 @@ class Started:
 
 
 class _Begun(threading.local):
-    """For each thread, zarr-python's last indexer (the object that lists chunks), and the read that was started early for the indexer. One
-    suffices: nothing is awaited before ``read`` is looked up."""
+    """The read that this thread started early for zarr-python, and the indexer (zarr-python's object that lists chunks) for which it was
+    started. One suffices: nothing is awaited before ``read`` is looked up."""
 
     indexer: Any = None
     read: Started | None = None

@@ -32,8 +32,8 @@ _PARAMETERS = ("store_path", "metadata", "codec_pipeline", "config", "chunk_grid
 
 
 def replacement(original: Any, pipeline: type) -> Any:
-    """Wraps a zarr-python function that reads or writes a selection, so that pipelines of class ``pipeline`` get a box as a whole, not as a
-    list of chunks.
+    """Wraps a zarr-python function that reads or writes a selection, so that it passes a box to pipelines of class ``pipeline`` as a whole,
+    not as chunks.
 
     ``None`` if the function does not have the expected parameters.
     """

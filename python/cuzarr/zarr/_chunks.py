@@ -47,7 +47,7 @@ class Chunks:
 
     @property
     def is_variable(self) -> bool:
-        """Whether elements have variable length."""
+        """Whether the elements of the chunks have variable length, such as strings."""
         return self.data_type.is_variable
 
     @property

@@ -14,7 +14,8 @@ PIPELINE = "cuzarr.zarr.CodecPipeline"
 
 
 class Enabled:
-    """Returned by :func:`enable`: undoes the change to zarr-python. Leaving the ``with`` block, or :meth:`disable`, undoes it.
+    """The object that :func:`enable` returns, by which a program can stop zarr-python from using cuzarr. Leaving the ``with`` block, or
+    :meth:`disable`, undoes the change to zarr-python.
 
     Parameters
     ----------

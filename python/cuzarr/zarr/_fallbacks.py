@@ -23,7 +23,8 @@ class FallbackWarning(CuzarrRuntimeWarning):
 
 
 class Fallback(Exception):
-    """Raised when cuzarr cannot carry out a call, with the reason, so that zarr-python's own code does it. It never leaves the package."""
+    """An exception with the reason why cuzarr cannot carry out a call of zarr-python, whose own code then carries it out. It never leaves
+    the package."""
 
 
 def count_native(operation: str) -> None:

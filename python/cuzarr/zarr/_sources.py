@@ -200,7 +200,8 @@ class _Coroutines:
 
 
 class _Shards(_Coroutines):
-    """Like ``_Coroutines``, for shards in a store with ``get_ranges``, which itself joins neighbouring byte ranges of a shard."""
+    """An adapter like ``_Coroutines``, for reading shards from a store with ``get_ranges``, which joins neighbouring byte ranges of a
+    shard."""
 
     def __init__(self, getters: list[Any], prototype: Any, loop: Any, chunks: Chunks, settings: Any) -> None:
         super().__init__(getters, prototype, loop)

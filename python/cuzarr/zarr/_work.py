@@ -20,7 +20,7 @@ _ANY_EXTENT = 1 << 62
 
 
 class Work:
-    """A prepared read or write, which runs on another thread or on this one."""
+    """A read or write that zarr-python asked for, prepared to run on another thread or on this one."""
 
     def __init__(
         self,

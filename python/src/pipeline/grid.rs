@@ -14,7 +14,7 @@ pub struct Part {
     pub count: u64,
     /// Distance between two wanted elements, in elements.
     pub step: u64,
-    /// Index in the result at which the first element goes; `None` if the result does not have the dimension.
+    /// Index in the result at which the first wanted element goes; `None` if the result does not have this dimension.
     pub out_start: Option<u64>,
 }
 
@@ -28,13 +28,13 @@ pub struct Grid {
     pub out_start: Vec<u64>,
     /// The extents of the box, along each dimension of the result.
     pub out_shape: Vec<u64>,
-    /// Maps each chunk of the imaginary array to its item in the request.
+    /// Maps each chunk of the imaginary array to the index of its item in zarr-python's request.
     pub places: Arc<Places>,
 }
 
 /// A map from the grid index of each chunk to the index of its item in the request from zarr-python.
 pub struct Places {
-    /// For each dimension, the grid indices that have chunks, ascending.
+    /// The grid indices, ascending, of the chunks in the request: one list for each dimension.
     positions: Vec<Vec<u64>>,
     /// For each chunk, in the C order of `positions`, its index among the items of the request.
     items: Vec<usize>,

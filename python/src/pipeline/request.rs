@@ -256,8 +256,8 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Runs a read or write on this thread, without the interpreter's lock. An exception from the store's own code is
-    /// raised again.
+    /// Runs a read or write of this request on this thread, without the interpreter's lock. An exception from the
+    /// store's own code is raised again.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -324,12 +324,12 @@ fn call(py: Python<'_>, callback: &Py<PyAny>) {
     }
 }
 
-/// A read that runs on another thread.
+/// A read of chunks for zarr-python that runs on another thread, and for whose end a program can wait.
 #[pyclass(name = "StartedRead", module = "cuzarr._core", frozen)]
 pub struct PyStartedRead {
     ending: Arc<Ending>,
     store: Py<PyChunkStore>,
-    /// Keeps the memory that the read fills alive until the read has ended, so that its owner frees it last.
+    /// The array that the read fills, kept here so that its memory is still there when the read ends.
     _out: Py<PyNdBuffer>,
 }
 

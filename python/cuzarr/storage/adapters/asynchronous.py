@@ -12,11 +12,11 @@ from cuzarr._runtime import Loop
 from cuzarr.storage.adapters.base import Request
 
 CONCURRENCY = 256
-"""Largest number of requests to an asynchronous store that run at once. More would not be faster."""
+"""Largest number of requests to an asynchronous store that run at once; further ones wait. More would not be faster."""
 
 
 AT_ONCE = 64
-"""Number of requests in one call to an asynchronous store, if all values are needed before the first one is used."""
+"""Number of requests that one call passes to an asynchronous store, for a read that needs all values before it uses the first."""
 
 
 async def gather(coroutines: Iterable[Any]) -> list[Any]:
@@ -45,7 +45,8 @@ class Asynchronous:
     has_sizes = False
     has_versions = False
     is_transactional = False
-    """Whether writes become visible to readers by a commit only, and only Zarr's own keys can be written."""
+    """Whether the store is transactional, such as Icechunk's: writes become visible by a commit only, and only Zarr's own keys can be
+    written."""
     device: str | None = None
     """Device in whose memory the store keeps its values; ``None`` for host memory."""
 

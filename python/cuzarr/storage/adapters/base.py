@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
-"""A key, and the requested range of its value's bytes: start (negative: counted from the end) and stop."""
+"""A request to read a key's value, or a range of the value's bytes: key, start (negative: counted from the end) and stop."""
 
 
 Place = Any
-"""The identity of a store's values: an address as text (``file:///data/a``), the object that holds them, or a tuple of one of these
-and a path in it. Stores with equal identities share write locks and caches, and copies treat them as one store.
+"""The identity of a store's values: an address such as ``file:///data/a``, the object that holds the values, or a tuple of either and a
+path in it. Stores with equal identities share write locks and caches, and copies treat them as one store.
 """
 
 

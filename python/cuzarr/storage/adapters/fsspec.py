@@ -124,7 +124,8 @@ def _waiting(fs: Any) -> Any:
 
 
 def _of_waiting(value: Any) -> Any:
-    """Converts an argument of an asynchronous file system for its blocking copy: file systems inside it become blocking, too."""
+    """Converts an argument of an asynchronous file system for the file system's blocking copy: file systems in the argument become
+    blocking, too."""
     if isinstance(value, dict) and "asynchronous" in value:
         return {**value, "asynchronous": False}
     if isinstance(value, dict) and any(hasattr(below, "async_impl") for below in value.values()):

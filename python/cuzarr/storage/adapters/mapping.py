@@ -30,7 +30,7 @@ class MappingAdapter(ListingAdapter):
         return None if value is None else cut(value, start, stop)
 
     def get_versioned(self, requests: Sequence[Request]) -> list[tuple[Any, int | None]]:
-        """Reads values with versions: a part of a value has the hash of the whole value as its version, other results have ``None``."""
+        """Reads values, each with a version: for a part of a value, the hash of the whole value; else ``None``."""
         found: list[tuple[Any, int | None]] = []
         for key, start, stop in requests:
             try:
