@@ -84,15 +84,20 @@ impl Sides<'_> {
 
 /// Moves boxes from packed buffers to nd-buffers, in stream order. Moves that only differ in their memory share launches.
 pub(crate) fn scatter(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
-    let mut groups: HashMap<(&[isize], &[isize]), Vec<Vec<&Scatter<'_>>>> = HashMap::new();
+    let mut groups: Vec<Vec<&Scatter<'_>>> = Vec::new();
+    // The groups of moves with equal strides.
+    let mut alike: HashMap<(&[isize], &[isize]), Vec<usize>> = HashMap::new();
     for one in moves {
-        let alike = groups.entry((&one.transfer.packed_strides, one.target.strides())).or_default();
-        match alike.iter_mut().find(|group| share_launches(group[0], one)) {
-            Some(group) => group.push(one),
-            None => alike.push(vec![one]),
+        let alike = alike.entry((&one.transfer.packed_strides, one.target.strides())).or_default();
+        match alike.iter().find(|&&group| share_launches(groups[group][0], one)) {
+            Some(&group) => groups[group].push(one),
+            None => {
+                alike.push(groups.len());
+                groups.push(vec![one]);
+            }
         }
     }
-    groups.into_values().flatten().try_for_each(|group| scatter_together(&group, stream))
+    groups.iter().try_for_each(|group| scatter_together(group, stream))
 }
 
 /// Whether the boxes of two moves with equal strides can be in one launch. Boxes with index lists can if the lists and
