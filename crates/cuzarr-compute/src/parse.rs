@@ -189,7 +189,7 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// Applies an operator to its operands; `begin` is where the text of the operation begins, for messages. Numbers
+    /// Applies an operator to its operands; messages point to `begin`, where the operation's text begins. Numbers
     /// without arrays are computed as in Python, and the result still adapts to the type of the array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
@@ -382,8 +382,8 @@ impl Parser<'_> {
     }
 }
 
-/// How a function of the language computes quantiles. The pair has the divisor of the caller's probabilities (`None` if
-/// the function takes none), and whether NaN is left out.
+/// How a quantile function of the expression language, such as `nanmedian`, computes quantiles. The pair has the
+/// divisor of the caller's probabilities (`None` if the function takes none), and whether NaN is left out.
 type QuantileFunction = (Option<f64>, bool);
 
 const QUANTILES: [(&str, QuantileFunction); 6] = [

@@ -163,7 +163,7 @@ impl Stream {
         }
     }
 
-    /// Records a mark behind all work on this stream so far.
+    /// Records an event behind all work that was submitted to this stream so far.
     ///
     /// # Errors
     /// `DeviceFailed`

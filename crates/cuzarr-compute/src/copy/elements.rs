@@ -84,7 +84,7 @@ pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Resu
     })
 }
 
-/// Returns the type that elements are converted to; `None` if source and target have the same type.
+/// Returns the type to which a copy converts elements; `None` if source and target have the same type.
 fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     let number = |data_type: &DataType| {
         let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });

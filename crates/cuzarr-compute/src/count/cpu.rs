@@ -149,7 +149,7 @@ struct BinTable<'a> {
     first: u64,
     last: u64,
     shift: u32,
-    /// For each entry of the table, the number of bins whose lower edge is at or below its first key.
+    /// For each entry of the table, the number of bins whose lower edge is at or below the first key of that entry.
     starts: Vec<usize>,
 }
 

@@ -8,7 +8,7 @@ use cuzarr::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Element {
     Known(DType),
-    /// A letter such as `T`: the type is that of the argument.
+    /// The type is open: a letter such as `T` stands for the element type of the argument that is passed.
     Open(char),
 }
 

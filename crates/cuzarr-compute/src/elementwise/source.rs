@@ -41,7 +41,7 @@ struct Lines {
     declared: Vec<String>,
     /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,
-    /// Lines that define the operands for one of the elements that a thread loaded together. `load` and `store` have
+    /// C++ lines that define the operands for one of the elements that a thread loads together. `load` and `store` have
     /// the lines before and after.
     lane: Vec<String>,
     load: Vec<String>,

@@ -90,19 +90,20 @@ pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 /// A function of many elements, such as a sum or quantiles, that an expression contains. In an expression it is
 /// computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
-    /// Returns the type and the shape of the result, for elements with the given type and shape.
+    /// Returns the type and the shape of the function's result, for elements with the given type and shape.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
     fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)>;
 
-    /// Computes the result for the expression `of`, in new memory of the device.
+    /// Computes the function of all elements of the expression `of`, in new memory of the device.
     ///
     /// # Errors
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// Returns into how many parts the work can be divided for other processes; `None` if it cannot be divided.
+    /// Returns into how many parts the function's work can be divided for other processes; `None` if it cannot be
+    /// divided.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -110,7 +111,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Computes the intermediate result of one part of the elements, as bytes.
+    /// Computes the function's intermediate result for one part of the elements, as bytes.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
@@ -118,7 +119,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Computes the result from the intermediate results of all parts, in host memory.
+    /// Computes the function's result from the intermediate results of all parts, in host memory.
     ///
     /// # Errors
     /// Those of the parts; `InvalidArgument` for bytes that are not such a part; `Unsupported` where there are no
@@ -153,7 +154,7 @@ pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
 /// One operand of an operation: an expression, or a plain number.
 #[derive(Clone)]
 pub enum Operand {
-    /// An array expression.
+    /// An expression, whose elements the operation takes one by one.
     Expr(Expr),
     /// A plain number, which takes the type of the other operand.
     Weak(Weak),

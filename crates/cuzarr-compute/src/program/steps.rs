@@ -42,7 +42,7 @@ pub(crate) enum Action {
     Apply(Op),
     /// Converts a value to another type.
     Cast,
-    /// Rounds to a 2-byte float type, and converts back to binary32.
+    /// Rounds a value to a 2-byte float type, and converts it back to binary32.
     Round(DType),
     /// Replaces every NaN by the one with the standard bits.
     Canonical,

@@ -10,7 +10,7 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The tables of counters of a search for quantiles get the memory limit divided by this.
+/// The memory limit divided by this is the limit for the tables of counters of a search for quantiles.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;

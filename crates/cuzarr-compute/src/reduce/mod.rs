@@ -304,7 +304,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results to which no element was added yet, for the regions of an array that lie in the box `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![fold.accumulator.empty(fold.wide); outputs];

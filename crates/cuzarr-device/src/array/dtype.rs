@@ -87,7 +87,8 @@ dtypes! {
 }
 
 impl DType {
-    /// A type of elements that are `size_bytes` opaque bytes. Zero-sized elements are allowed.
+    /// Returns the element type of values that are `size_bytes` opaque bytes, with which nothing can be computed.
+    /// Zero-sized elements are allowed.
     pub const fn opaque(size_bytes: u32) -> DType {
         DType { kind: DTypeKind::Opaque, size_bytes, small: None }
     }

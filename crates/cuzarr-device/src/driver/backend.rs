@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_void};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A backend's handle of a stream. 0 is the legacy default stream.
+/// The number by which a backend (the driver of one device) identifies a stream. 0 is the legacy default stream.
 pub(crate) type RawStream = usize;
-/// A backend's handle of an event.
+/// The number by which a backend (the driver of one device) identifies an event.
 pub(crate) type RawEvent = usize;
-/// A backend's handle of a kernel.
+/// The number by which a backend (the driver of one device) identifies a kernel.
 pub(crate) type RawFunction = usize;
 
 /// Size and shape of a launch: blocks of the grid and threads of a block, by x, y and z.
@@ -64,7 +64,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Number of bytes that the device's pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, but for memory that work needs besides its results, from the pool whose size `bound` limited.
+    /// Like `allocate`, but for memory that work needs besides its results; it comes from the pool that `bound` limits.
     /// `None` if there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;

@@ -41,7 +41,7 @@ struct Description {
 #[repr(C)]
 union DescriptorOrPointer {
     descriptor: c_int,
-    /// A pointer that cuzarr does not use. It makes the union as wide as the library's.
+    /// A pointer in cuFile's structure that cuzarr does not use. It makes the union as wide as the library's.
     _pointer: *mut c_void,
 }
 

@@ -230,7 +230,8 @@ impl Profiler {
     }
 }
 
-/// A range of one thread's work, from the call of [`range`] until it is dropped. A thread's ranges are nested.
+/// A span of one thread's work that profilers show: from the call of [`range`] until this value is dropped. A thread's
+/// ranges are nested.
 #[must_use]
 pub struct Range {
     profiler: Option<&'static Profiler>,
@@ -262,7 +263,8 @@ impl Drop for Range {
     }
 }
 
-/// Begins a named range in profilers that may end on another thread. Pass the returned number to [`end`].
+/// Begins a range that profilers show under the name `name`, and that may end on another thread. Pass the returned
+/// number to [`end`].
 pub fn start(name: &str, size_bytes: u64) -> u64 {
     let Some(Profiler { start, domain, .. }) = profiler() else { return 0 };
     // SAFETY: as in `range`.

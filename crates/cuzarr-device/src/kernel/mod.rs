@@ -52,7 +52,7 @@ struct Loaded {
 struct KernelEntry {
     name: String,
     function: RawFunction,
-    /// Size of each parameter, if the driver can tell.
+    /// Size in bytes of each of the kernel's parameters; `None` if the driver cannot tell.
     parameter_bytes: Option<Vec<usize>>,
 }
 

@@ -131,7 +131,7 @@ impl Buffer {
         fits.then(|| Buffer { size_bytes, ..self.clone() })
     }
 
-    /// Returns a value that keeps the memory alive.
+    /// Returns a value that keeps this buffer's memory from being freed as long as the value exists.
     pub(crate) fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
         self.allocation.clone()
     }
@@ -166,7 +166,7 @@ impl Buffer {
         Buffer { read_only: true, ..self }
     }
 
-    /// Whether this view refuses writes.
+    /// Whether this view of memory refuses to be written.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }

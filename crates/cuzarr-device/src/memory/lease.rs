@@ -109,7 +109,7 @@ struct LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// Refuses a new access that overlaps this lease. Called if one of the two writes.
+    /// Refuses a new access to bytes that this lease also covers. Called if one of the two writes.
     fn check(&self, footprints: &[Footprint], access: Access, base: usize) -> Result<()> {
         for footprint in footprints {
             if let Some(own) = self.footprints.iter().find(|own| own.overlaps(footprint)) {

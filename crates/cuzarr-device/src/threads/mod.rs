@@ -219,7 +219,7 @@ impl Threads {
 }
 
 impl State {
-    /// Takes the job with the earliest turn.
+    /// Removes and returns the waiting job with the earliest turn; `None` if no job waits.
     fn next(&mut self) -> Option<Job> {
         let mut first = self.jobs.first_entry()?;
         let job = first.get_mut().pop_front();

@@ -141,11 +141,11 @@ mod layouts {
     }
 }
 
-/// Flag: the memory must not be written.
+/// Bit in the `flags` of an exported array: its memory must not be written.
 pub const FLAG_READ_ONLY: u64 = 1;
-/// Flag: the producer made a copy for this export.
+/// Bit in the `flags` of an exported array: the producer made a copy for this export.
 pub const FLAG_IS_COPIED: u64 = 2;
-/// Flag: elements of less than a byte take a byte each.
+/// Bit in the `flags` of an exported array: elements of less than a byte take a byte each.
 pub const FLAG_SUBBYTE_TYPE_PADDED: u64 = 4;
 
 /// A structure that a DLPack capsule can hold.

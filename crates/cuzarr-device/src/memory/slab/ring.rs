@@ -155,7 +155,8 @@ impl Ring {
         Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))
     }
 
-    /// Makes slabs in `busy` available again whose copies are done. With `wait`, blocks for the oldest one.
+    /// Makes those slabs in `busy` available again whose pending copies are done. With `wait`, blocks for the oldest
+    /// one.
     fn reap<'a>(&'a self, mut state: MutexGuard<'a, RingState>, wait: bool) -> Result<MutexGuard<'a, RingState>> {
         let mut must_wait = wait;
         while let Some((events, _)) = state.busy.front() {

@@ -14,11 +14,11 @@ use cuda::Way;
 pub struct Fields {
     /// Size of an element in bytes: 1, 2, 4 or 8.
     pub elem_bytes: usize,
-    /// Number of bits of the element that have a meaning. The bits above are 0.
+    /// Number of bits of each element that have a meaning. The bits above are 0.
     pub elem_bits: u32,
-    /// Number of the lowest bit that is packed.
+    /// Index of the lowest bit of each element that is packed.
     pub first: u32,
-    /// Number of bits that are packed. `first + width` is at most `elem_bits`.
+    /// Number of bits of each element that are packed. `first + width` is at most `elem_bits`.
     pub width: u32,
     /// Whether unpacking repeats the highest packed bit in the bits above it.
     pub is_signed: bool,

@@ -56,7 +56,7 @@ impl NdBuffer {
 }
 
 impl Reader {
-    /// Whether every element has the bits of `element`; see [`NdBuffer::holds_only`].
+    /// Whether every element that this reader may read has the bits of `element`; see [`NdBuffer::holds_only`].
     ///
     /// # Errors
     /// `InvalidArgument` when `element` has the wrong size.

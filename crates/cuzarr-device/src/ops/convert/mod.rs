@@ -27,7 +27,7 @@ pub enum Rounding {
     NearestAway,
 }
 
-/// The treatment of values that the target type cannot hold. In the order of convert.cu.
+/// How a conversion treats values that the target type cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
     /// The value is reported as an error.

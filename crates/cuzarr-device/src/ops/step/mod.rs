@@ -19,7 +19,7 @@ pub enum ElementStep {
         /// Number of bytes that are reversed together.
         unit_bytes: usize,
     },
-    /// Converts as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
+    /// Converts each element as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
     Cast {
         /// Element type before the conversion.
         from: DType,
@@ -36,16 +36,16 @@ pub enum ElementStep {
         /// The constant, as the bytes of `dtype` in native order, padded with zeros.
         operand: [u8; 8],
     },
-    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both parts
-    /// of a complex number are rounded.
+    /// Rounds each float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both
+    /// parts of a complex number are rounded.
     RoundBits {
         /// A float type of 2, 4 or 8 bytes, or a complex type of two such floats.
         dtype: DType,
         /// Number of bits that become zero; less than one float has.
         dropped_bits: u32,
     },
-    /// Rounds an integer, half to even, so that at most `kept_bits` bits remain, counted from the highest set bit (see
-    /// [`bits`]).
+    /// Rounds each integer, half to even, so that at most `kept_bits` bits remain, counted from the highest set bit
+    /// (see [`bits`]).
     RoundInteger {
         /// The integer type of the elements that are rounded.
         dtype: DType,

@@ -481,8 +481,8 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// Moves the start of the packed elements by the distance `by`. `by` counts bytes for plain packings, and elements
-    /// otherwise.
+    /// Returns the packed elements that begin at the distance `by` behind the first of these. `by` counts bytes for
+    /// plain packings, and elements otherwise.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),

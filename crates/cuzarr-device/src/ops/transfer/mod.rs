@@ -59,7 +59,7 @@ impl NdBuffer {
 }
 
 impl Reader {
-    /// Moves boxes of the elements to packed bytes, like [`gather_host`](gather_host).
+    /// Moves boxes of the elements that this reader may read to packed bytes, like [`gather_host`](gather_host).
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves either memory or types do not match.
@@ -72,8 +72,8 @@ impl Reader {
 }
 
 impl Part {
-    /// Moves boxes from packed bytes to the elements, like [`scatter_host`](scatter_host). Each box must lie inside one
-    /// of the part's boxes.
+    /// Moves packed bytes to boxes of the elements that this part may write, like [`scatter_host`](scatter_host). Each
+    /// box must lie inside one of the part's boxes.
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
