@@ -24,7 +24,7 @@ struct Running {
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// The number of the signal that arrived, or 0.
+/// The number of the signal that stopped the command; 0 while no signal has arrived.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Number of commands that this process has started.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -121,7 +121,7 @@ pub fn cancellation() -> CancellationToken {
     running().as_ref().map_or_else(CancellationToken::new, |running| running.cancellation.clone())
 }
 
-/// Fails if a signal has arrived.
+/// Returns an error if a signal to stop the command has arrived.
 ///
 /// # Errors
 /// `Cancelled`

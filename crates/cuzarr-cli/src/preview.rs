@@ -70,7 +70,7 @@ const CHANNEL_COLOURS: [[u8; 3]; 6] =
 /// The array that is drawn, and the image that it is a level of.
 struct View {
     array: Array,
-    /// The image, and the index of the level that is drawn.
+    /// The image that the array is a level of, and the index of that level; `None` if the array is no part of an image.
     image: Option<(Multiscales, usize)>,
     /// The attribute `image-label`, if the image consists of labels.
     labels: Option<Map<String, Value>>,

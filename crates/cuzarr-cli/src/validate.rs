@@ -94,7 +94,7 @@ impl Validate {
     }
 }
 
-/// A group whose consolidated metadata differs from the nodes below it.
+/// A group whose consolidated metadata differs from the documents of the nodes below it.
 struct Stale {
     /// The path of the group.
     group: String,
@@ -120,7 +120,7 @@ fn groups_at(root: &Group) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// Returns the groups whose consolidated metadata differs from the nodes.
+/// Returns those of the groups whose consolidated metadata differs from the documents of the nodes below them.
 fn stale_copies(groups: &[Group]) -> Result<Vec<Stale>> {
     let stale = |group: &Group| {
         let differences = group.differences()?;
@@ -142,7 +142,7 @@ impl Stale {
     }
 }
 
-/// Keys of a store that no reader requests, and work that was not finished.
+/// What was found in a store besides arrays and groups: keys that no reader requests, and unfinished work.
 struct Strays {
     /// Keys that are neither metadata documents nor chunks of an array. Chunks outside their array's shape are
     /// included.

@@ -11,7 +11,7 @@ const LONGEST_ANSWER: usize = 300;
 /// A server's answer that refuses a range request, and that clients would report as some other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeRefusal {
-    /// The server ignores the requested range and sends the whole value.
+    /// The server ignores the range that a request asks for, and sends the whole value.
     Ignored,
     /// The requested range does not begin inside the value.
     Unsatisfiable,

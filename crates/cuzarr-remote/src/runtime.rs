@@ -25,7 +25,7 @@ thread_local! {
 pub(crate) struct Runtime {
     process: u32,
     threads: tokio::runtime::Runtime,
-    /// The limit of unanswered requests for each host, shared by all stores on that host.
+    /// For each host, the limit of unanswered requests that all stores on that host share.
     hosts: Mutex<HashMap<(String, usize, u64), Weak<Limit>>>,
 }
 

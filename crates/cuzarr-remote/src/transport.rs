@@ -24,11 +24,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// The pause after a refused request that does not count towards its host's limit, such as a listing.
 const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Speed in bytes per second that an upload must have, or it times out. The time that it takes is added to the time
+/// Least speed of an upload in bytes per second; a slower one times out. The time that it takes is added to the time
 /// limit of a request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Counters of the HTTP requests that a task makes and of the bytes that it receives.
+/// Counters to which the HTTP requests of a task and the bytes that it receives are added.
 #[derive(Clone)]
 pub(crate) struct Call {
     limit: Arc<Limit>,

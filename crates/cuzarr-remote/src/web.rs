@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 /// Largest number of redirections that are followed for one request.
 const MOST_REDIRECTIONS: usize = 10;
 
-/// Number of answers without a length whose bytes are collected in memory at the same time.
+/// Number of answers without a length that are collected in memory at the same time; further ones wait.
 const UNSIZED_AT_ONCE: u64 = 8;
 
 /// Number of bytes of a failed answer's text that are kept.
@@ -46,7 +46,7 @@ pub(crate) struct WeakTag(pub(crate) String);
 
 type Answer = std::result::Result<HttpResponse, HttpError>;
 
-/// A function that checks an address before a redirection to it is followed.
+/// A function that checks the address of a redirection before a client follows it.
 pub(crate) type RedirectCheck = dyn Fn(&str) -> Result<()> + Send + Sync;
 
 /// Settings of requests to a web server that object_store's clients do not have.

@@ -58,7 +58,7 @@ pub(crate) fn chunk_key(id: &ObjectId) -> String {
     format!("chunks/{}", format::encoded(id))
 }
 
-/// Returns the FlatBuffer of a metadata file of any kind; `None` if the file is not a metadata file.
+/// Returns the FlatBuffer of an Icechunk metadata file of any kind; `None` if the file is not a metadata file.
 pub fn flat_content(file: &[u8]) -> Option<Vec<u8>> {
     FileKind::ALL.into_iter().find_map(|kind| format::content(file, kind).ok())
 }
