@@ -163,7 +163,7 @@ impl Eval {
         Ok(arrays)
     }
 
-    /// Prints the elements of a small result.
+    /// Prints the elements of a result that is small enough not to be stored.
     fn print(
         &self,
         expr: &Expr,

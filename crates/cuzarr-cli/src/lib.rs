@@ -135,7 +135,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     run(arguments, None)
 }
 
-/// Like [`main`], but also with what only Python can do.
+/// Runs the command like [`main`], with the functions that only the Python package has.
 pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Python<'_>) -> i32 {
     run(arguments, Some(python))
 }

@@ -184,8 +184,8 @@ fn json_text(document: &Value) -> String {
     shown
 }
 
-/// Formats a table with aligned columns. The first column is text, the others are numbers. Line breaks in cells are
-/// escaped, so that a name cannot add rows.
+/// Formats rows of text as a table with aligned columns, below a header. The first column is text, the others are
+/// numbers. Line breaks in cells are escaped, so that a name cannot add rows.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();

@@ -16,7 +16,7 @@ pub(crate) const OBJECT_SHARE: u64 = 6;
 /// The part of a memory limit that plans may use, divided by this, is the largest size of a copy's regions.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// Converts extents of 64 bits to `usize`.
+/// Converts a shape from 64-bit integers to `usize`.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.

@@ -126,7 +126,7 @@ impl Stream {
         Ok(queue.urgent.get_or_init(|| made).clone())
     }
 
-    /// The device that does the work.
+    /// The device that does the work on this stream.
     pub fn device(&self) -> Device {
         self.queue_or_host().map_or(Device::Cpu, |queue| queue.context.device)
     }
@@ -171,7 +171,8 @@ impl Stream {
         self.mark(false)
     }
 
-    /// Like [`Stream::record`], but with a time for [`Event::elapsed_ms`]. Costs a little more.
+    /// Records an event like [`Stream::record`], together with the time that [`Event::elapsed_ms`] needs. Costs a
+    /// little more.
     ///
     /// # Errors
     /// `DeviceFailed`

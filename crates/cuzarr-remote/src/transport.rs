@@ -50,7 +50,7 @@ impl Call {
         CALL.scope(self, work).await
     }
 
-    /// Counts bytes of an answer that the current task has received.
+    /// Adds to the task's counters the size of bytes of an answer that the task has received.
     pub(crate) fn received(size_bytes: usize) {
         let _ = CALL.try_with(|call| call.traffic.as_ref().map(|traffic| traffic.received(size_bytes as u64)));
     }

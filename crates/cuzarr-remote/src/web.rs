@@ -101,8 +101,8 @@ impl Web {
         builder.build()
     }
 
-    /// Sends a request, and follows redirections. If `HEAD` does not give the size of a value, another request finds
-    /// it.
+    /// Sends a request to the web server, and follows redirections. If `HEAD` does not give the size of a value,
+    /// another request finds it.
     pub(crate) async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Answer {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let again = (request.method() == Method::HEAD).then(|| request.clone());

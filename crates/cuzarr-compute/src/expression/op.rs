@@ -12,7 +12,7 @@ enum Rule {
     /// The operation accepts any numbers, including bools. For bools, addition means "or" and multiplication means
     /// "and".
     Number,
-    /// The operation accepts any numbers except bools.
+    /// The operation accepts any numbers except bools; `sign` also refuses complex ones.
     Signed,
     /// The operation accepts any numbers, and converts bools to int8.
     Wide,
@@ -226,7 +226,8 @@ pub(crate) struct Signature {
 }
 
 impl Op {
-    /// Returns the operation with a NumPy name. Short names of NumPy and the array API (`asin`, `pow`) are known too.
+    /// Returns the operation that has the name `name` in NumPy. Short names of NumPy and the array API (`asin`, `pow`)
+    /// are known too.
     pub fn named(name: &str) -> Option<Op> {
         let name = match name {
             "asin" => "arcsin",

@@ -91,7 +91,7 @@ impl View {
         View { array: self.array.clone(), what }
     }
 
-    /// Returns the shape of the view.
+    /// Returns the shape of the view: the extent of each of its dimensions.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match &self.what {
             What::All => self.array.shape().to_vec(),

@@ -37,7 +37,7 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     /// Loads elements of the input with this number.
     Input(usize),
-    /// Gives the same constant for every element; its value as bytes.
+    /// Gives the same constant, whose value is given as bytes, for every element.
     Constant(Vec<u8>),
     Apply(Op),
     /// Converts a value to another type.

@@ -168,7 +168,7 @@ impl Pyramid {
         Ok(pyramid)
     }
 
-    /// Returns the shape of each level.
+    /// Returns the shape of each level of the pyramid.
     pub fn shapes(&self) -> Vec<Vec<u64>> {
         self.levels.iter().map(|level| level.shape().to_vec()).collect()
     }

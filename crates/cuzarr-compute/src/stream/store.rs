@@ -76,7 +76,7 @@ impl Expr {
         Ok(hulls(&apart))
     }
 
-    /// Like [`Expr::store`], but only for the region with this number, as one of many tasks.
+    /// Computes only the region with this number like [`Expr::store`], as one of many tasks.
     ///
     /// # Errors
     /// Those of [`Expr::store`]; `InvalidArgument` beyond the last region.

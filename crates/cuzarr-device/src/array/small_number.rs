@@ -79,7 +79,7 @@ const FORMATS: [(SmallNumber, &str, u32, Option<u8>); 27] = [
 ];
 
 impl SmallNumber {
-    /// Lists every format.
+    /// Lists every number format that devices move but do not compute with.
     pub fn all() -> impl Iterator<Item = SmallNumber> {
         FORMATS.iter().map(|(format, ..)| *format)
     }

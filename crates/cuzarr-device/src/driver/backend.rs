@@ -77,9 +77,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Makes `allocate_bounded` use a pool of at most `limit_bytes` from now on, or no pool if that is 0. Memory from
     /// the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives unused memory of the pool that `bound` limits back to the system. Like `trim_to`, does not wait.
+    /// Gives unused memory back to the system from the pool that `bound` limits. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
-    /// Gives unused memory of the pool for results back to the system, until that pool holds at most `size_bytes` if
+    /// Gives unused memory back to the system from the pool for results, until it holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;

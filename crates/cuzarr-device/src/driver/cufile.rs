@@ -199,7 +199,8 @@ pub(crate) struct FileHandle {
 }
 
 impl CuFile {
-    /// Registers a file with cuFile. The caller keeps the file open as long as the handle.
+    /// Registers a file with cuFile, so that cuFile can read it straight into GPU memory. The caller keeps the file
+    /// open as long as the handle.
     ///
     /// # Errors
     /// `DeviceFailed` when the library refuses the file.

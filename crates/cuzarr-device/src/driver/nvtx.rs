@@ -271,7 +271,7 @@ pub fn start(name: &str, size_bytes: u64) -> u64 {
     Profiler::describe(name, size_bytes, |attributes| unsafe { start(*domain as *mut c_void, attributes) })
 }
 
-/// Ends a range that [`start`] began.
+/// Ends a range in profilers that [`start`] began.
 pub fn end(number: u64) {
     if let (Some(Profiler { end, domain, .. }), true) = (profiler(), number != 0) {
         // SAFETY: the profiler's own function and number.

@@ -128,7 +128,7 @@ impl Threads {
         self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `job` soon, after all waiting jobs.
+    /// Queues `job` behind all waiting jobs, for a thread of the pool to run.
     pub fn submit(&self, job: Job) {
         self.submit_at(self.next_turn(), job);
     }
@@ -141,7 +141,7 @@ impl Threads {
         }
     }
 
-    /// Whether jobs are waiting for a thread.
+    /// Whether jobs wait for a thread of the pool.
     pub fn is_wanted(&self) -> bool {
         self.0.lock().waiting > 0
     }

@@ -52,7 +52,7 @@ impl Threads {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Runs `job` on a pooled thread soon.
+    /// Queues `job` for a thread of the pool, which runs it soon.
     ///
     /// # Errors
     /// When the system refuses a thread. The job then runs only if another thread becomes free before the scope ends.

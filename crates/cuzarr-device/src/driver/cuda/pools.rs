@@ -95,7 +95,7 @@ impl CudaBackend {
         Ok(bytes)
     }
 
-    /// Lets GPU `other` reach a pool's memory.
+    /// Lets the GPU with number `other` access a memory pool of this GPU.
     fn pool_open(&self, pool: usize, other: c_int) -> Result<()> {
         const READ_AND_WRITE: c_int = 3;
         let access = PoolAccess { location_type: LOCATION_DEVICE, location_id: other, flags: READ_AND_WRITE };

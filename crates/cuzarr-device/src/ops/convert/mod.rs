@@ -94,7 +94,7 @@ pub struct Span {
     pub status: u32,
 }
 
-/// Whether kernels can do the conversion.
+/// Whether GPU kernels can do this conversion of elements.
 pub fn is_supported(conversion: &Conversion) -> bool {
     let real =
         |dtype: DType| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat);

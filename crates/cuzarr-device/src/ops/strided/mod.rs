@@ -170,7 +170,7 @@ pub(crate) fn for_each(
     });
 }
 
-/// Like [`for_each`], but stops at the first `false`. Returns whether all calls returned `true`.
+/// Calls `row` like [`for_each`], until a call returns `false`. Returns whether all calls returned `true`.
 pub(crate) fn all_rows(
     outer: &[Dimension],
     source: *const u8,

@@ -50,7 +50,7 @@ impl Transfer {
         self.check_some(0..self.boxes.len(), packed_bytes, array)
     }
 
-    /// Like [`Transfer::check`], for some of the boxes.
+    /// Like [`Transfer::check`], but checks only the boxes in `range`.
     pub(crate) fn check_some(&self, range: Range<usize>, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
         let Some(boxes) = self.boxes.get(range.clone()) else {
             return Err(Error::invalid(format!("there are no boxes {range:?} among {}", self.boxes.len())));
