@@ -26,7 +26,7 @@ struct Running {
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 /// The number of the signal that stopped the command; 0 while no signal has arrived.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Number of commands that this process has started.
+/// Number of commands that this process has started, so that a late signal does not end a later command.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// Whether no command is running, so that signals have their usual effect. Handlers remain after a command. While this
 /// is true, a signal that used to end the process does so again.

@@ -235,7 +235,7 @@ impl Known {
 /// The smallest or the largest element, as it is printed.
 enum Extreme {
     Element(Element),
-    /// A date or a duration, as text.
+    /// The smallest or largest date or duration, formatted as text.
     Time(String),
 }
 

@@ -96,9 +96,9 @@ impl Validate {
 
 /// A group whose consolidated metadata differs from the documents of the nodes below it.
 struct Stale {
-    /// The path of the group.
+    /// The path of the group with the outdated consolidated metadata.
     group: String,
-    /// One sentence for each node whose metadata differs.
+    /// One sentence for each node below the group whose own metadata differs.
     differences: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest number of bins that a histogram may have. Their counters need device memory.
+/// Largest number of bins that a histogram may have; more are refused. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
 /// The bins of a histogram, as the caller gave them. Each includes its lower edge but not its upper one; the last bin

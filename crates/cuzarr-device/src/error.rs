@@ -22,13 +22,14 @@ pub enum ErrorKind {
     BudgetExceeded,
     /// The device or the host had no memory left.
     OutOfMemory,
-    /// A kernel did not compile.
+    /// The CUDA C++ text of a kernel did not compile.
     KernelCompileFailed,
-    /// The driver reported a failure.
+    /// The driver, or another library that works on the device, reported a failure.
     DeviceFailed,
 }
 
-/// An error of the device layer. It is one pointer in size.
+/// An error in work with device memory, streams or kernels: its kind, its message, and often a hint. It is one pointer
+/// in size.
 #[derive(Clone)]
 pub struct Error(Box<ErrorInner>);
 

@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::lock::lock;
 
-/// A queue of work on one device. Clones are the same queue, and any thread may use it.
+/// A queue of work on one device, which does the work in the order in which it was submitted. Clones are the same
+/// queue, and any thread may use it.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 

@@ -13,7 +13,8 @@ use cuzarr::device::PerProcess;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::task::AbortHandle;
 
-/// Largest number of threads for requests to servers. They copy bytes from connections; one thread copies about 5 GB/s.
+/// Largest number of threads that make requests to servers. They copy bytes from connections; one thread copies about 5
+/// GB/s.
 const MOST_THREADS: usize = 16;
 
 thread_local! {

@@ -19,7 +19,7 @@ use crate::expression::broadcast;
 use crate::regions::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Default number of threads in a block.
+/// Number of threads in a block of an element-wise kernel, unless the caller gives another one.
 const THREADS: u32 = 256;
 
 /// A CUDA kernel that computes one C++ expression of the user for each element of arrays, with broadcasting. Clones
@@ -98,12 +98,12 @@ impl From<bool> for ElementwiseArgument<'_> {
 pub struct ElementwiseCall<'a> {
     /// The value that the caller passes for each input of the kernel.
     pub inputs: &'a [ElementwiseArgument<'a>],
-    /// Arrays to write the outputs to; `None` allocates them. Outputs have the shape to which all inputs broadcast. An
-    /// output may be one of the inputs, but must not overlap other memory.
+    /// Arrays to which the kernel writes its outputs; `None` allocates new ones. Outputs have the shape to which all
+    /// inputs broadcast. An output may be one of the inputs, but must not overlap other memory.
     pub outputs: Option<&'a [&'a NdBuffer]>,
     /// Number of elements to compute, for a kernel whose arrays are all `raw`, so that they have no common shape.
     pub size: Option<usize>,
-    /// Number of threads in a block.
+    /// Number of threads in a block of the kernel's launch.
     pub block_threads: u32,
 }
 

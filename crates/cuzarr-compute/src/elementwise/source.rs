@@ -37,7 +37,7 @@ pub(super) struct Variant {
 /// Lines of the kernel's C++ text, grouped by where they stand in it.
 #[derive(Default)]
 struct Lines {
-    /// Declarations of the kernel's parameters.
+    /// C++ declarations of the kernel's parameters.
     declared: Vec<String>,
     /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,

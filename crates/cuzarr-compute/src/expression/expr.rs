@@ -40,23 +40,24 @@ const MOST_DEPTH: u32 = 2000;
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {
-    /// Elements that are already in memory.
+    /// The expression has these elements, which are already in memory.
     Buffer(NdBuffer),
-    /// Elements of an array in a store, or some of them.
+    /// The expression has all or some elements of an array in a store.
     Array(Box<View>),
-    /// One number, as the bytes of an element.
+    /// The expression is one number, given as the bytes of an element.
     Constant(Vec<u8>),
-    /// An operation on the elements of other expressions. Its operands already have the types that it computes in.
+    /// The expression applies an operation to the elements of other expressions. Its operands already have the types
+    /// that it computes in.
     Apply(Op, Vec<Expr>),
-    /// The elements of an expression, converted to another type.
+    /// The expression has the elements of another expression, converted to another type.
     Cast(Expr),
-    /// Several expressions, one after the other along a dimension.
+    /// The expression consists of several expressions, one after the other along a dimension.
     Joined(Joined),
-    /// The elements of an expression, arranged in one dimension.
+    /// The expression has the elements of another expression, arranged in one dimension.
     Flat(Flat),
-    /// Running sums or products along a dimension.
+    /// The expression has running sums or products of another expression along a dimension.
     Running(Running),
-    /// A result that is computed from many elements of an expression, such as a sum.
+    /// The expression is computed from many elements of another expression, such as its sum.
     Summary(Arc<dyn Summary>, Expr),
 }
 

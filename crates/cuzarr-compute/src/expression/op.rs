@@ -87,9 +87,11 @@ operations! {
     Divide "divide" 2 Quotient;
     /// The first operand divided by the second, rounded down. Integers divided by 0 give 0.
     FloorDivide "floor_divide" 2 WideReal;
-    /// Remainder of a division whose quotient is rounded down. It has the divisor's sign.
+    /// The remainder of a division of the first operand by the second, whose quotient is rounded down. It has the
+    /// divisor's sign.
     Remainder "remainder" 2 WideReal;
-    /// Remainder of a division whose quotient is rounded towards 0. It has the dividend's sign.
+    /// The remainder of a division of the first operand by the second, whose quotient is rounded towards 0. It has the
+    /// dividend's sign.
     Fmod "fmod" 2 WideReal;
     /// The first operand, raised to the power of the second.
     Power "power" 2 WideReal;
@@ -219,9 +221,9 @@ operations! {
 /// The types of an operation's operands and of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// The type that each operand is converted to.
+    /// The type to which each operand is converted before the operation.
     pub(crate) inputs: Vec<DType>,
-    /// The type of the result.
+    /// The type of the operation's result.
     pub(crate) output: DType,
 }
 

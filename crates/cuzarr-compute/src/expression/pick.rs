@@ -17,7 +17,7 @@ pub enum Along {
     Index(u64),
     /// The pick chooses `count` indices at equal distances: `start`, `start + step`, ….
     Range {
-        /// Index of the first element.
+        /// The first of the indices that are chosen.
         start: u64,
         /// Number of indices that are chosen.
         count: u64,

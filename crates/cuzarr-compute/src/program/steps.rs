@@ -28,14 +28,14 @@ pub(crate) struct Step {
     pub(crate) action: Action,
     /// Numbers of the steps whose values this step takes.
     pub(crate) arguments: Vec<usize>,
-    /// The type in which the step's value is computed. It is never a 2-byte float.
+    /// The element type in which the step's value is computed. It is never a 2-byte float.
     pub(crate) lane: DType,
 }
 
 /// The action of one step of a program, such as a conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Loads elements of the input with this number.
+    /// Loads an element of the program's input with this number.
     Input(usize),
     /// Gives the same constant, whose value is given as bytes, for every element.
     Constant(Vec<u8>),
@@ -53,13 +53,13 @@ pub(crate) enum Action {
 pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<View>),
-    /// Elements of several other expressions, one after the other.
+    /// The input consists of several other expressions, one after the other.
     Joined(Joined),
-    /// Elements of another expression, arranged in one dimension.
+    /// The input has the elements of another expression, arranged in one dimension.
     Flat(Flat),
-    /// Running sums or products of another expression.
+    /// The input has running sums or products of another expression.
     Running(Running),
-    /// The result of a summary (such as a sum) of another expression. It is computed before anything else.
+    /// The input is the result of a summary (such as a sum) of another expression. It is computed before anything else.
     Reduced(Expr, Arc<dyn Summary>),
 }
 

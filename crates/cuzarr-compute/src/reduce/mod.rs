@@ -64,7 +64,7 @@ pub enum ReduceOp {
     CountNonzero,
 }
 
-/// A reduction: what is computed, over which dimensions.
+/// A reduction: the function that is computed from elements, and the dimensions over which it is computed.
 #[derive(Clone, Debug)]
 pub struct Reduction {
     /// The function that is computed from the elements.

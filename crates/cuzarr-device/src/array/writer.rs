@@ -88,7 +88,7 @@ impl NdBuffer {
 pub struct ElementBox {
     /// Index of the box's first element along each dimension.
     pub start: Vec<usize>,
-    /// Number of elements along each dimension.
+    /// Number of elements of the box along each dimension.
     pub extent: Vec<usize>,
 }
 

@@ -46,9 +46,9 @@ pub(crate) struct Properties {
 /// The driver's handles of one GPU, which driver calls that involve two GPUs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The driver's handle of the GPU.
+    /// The `CUdevice` of the GPU, as the driver's calls take it.
     pub(crate) device: c_int,
-    /// The driver's handle of the GPU's context.
+    /// The `CUcontext` of the GPU, as the driver's calls take it.
     pub(crate) context: usize,
 }
 

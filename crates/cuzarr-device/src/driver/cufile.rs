@@ -186,9 +186,9 @@ fn describe(code: c_int) -> String {
 /// Direction of a transfer between a file and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From the file to memory.
+    /// Bytes move from the file to memory.
     Read,
-    /// From memory to the file.
+    /// Bytes move from memory to the file.
     Write,
 }
 

@@ -20,7 +20,8 @@ use crate::lock::lock;
 use crate::memory::footprint::Footprint;
 use crate::process::PerProcess;
 
-/// A value that keeps memory alive. Dropping it gives the memory back to its allocator or library.
+/// A value that keeps memory alive: the memory may be freed once the value is dropped. Dropping it gives the memory
+/// back to its allocator or library.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
 /// A block of memory on one device, and the leases that say which of its bytes are being read or written. All buffers

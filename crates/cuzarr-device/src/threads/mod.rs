@@ -22,7 +22,8 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// The position of a job in the order in which waiting jobs are run. Earlier turns have smaller numbers.
 pub type Turn = u64;
 
-/// Threads that share a queue of jobs. They are started when jobs need them, and live until the process ends.
+/// A pool of threads, which run the jobs of one shared queue. They are started when jobs need them, and live until the
+/// process ends.
 ///
 /// ```
 /// use cuzarr_device::internal::Threads;
@@ -50,7 +51,7 @@ struct State {
     idle: usize,
 }
 
-/// The threads that all calls in a process share.
+/// The two thread pools that all calls in a process share.
 #[derive(Default)]
 struct Process {
     workers: OnceLock<Threads>,

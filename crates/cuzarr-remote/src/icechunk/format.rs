@@ -140,9 +140,9 @@ impl RepositoryFile {
 /// An array or group that an Icechunk snapshot lists.
 pub(super) struct NodeEntry {
     pub(super) id: NodeId,
-    /// The node's path, without a leading slash.
+    /// The path of the array or group, without a leading slash.
     pub(super) path: String,
-    /// The node's `zarr.json`.
+    /// The `zarr.json` of the array or group.
     pub(super) document: Vec<u8>,
     /// Identifiers of the manifests that list the array's chunks.
     pub(super) manifests: Vec<ObjectId>,

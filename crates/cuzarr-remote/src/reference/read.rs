@@ -21,7 +21,7 @@ const JOINED_BYTES: u64 = SPAN_PART_BYTES;
 
 /// A part of a file that is to be read, because the requested key refers to it.
 pub(super) struct Wanted {
-    /// The index of the read request in its batch.
+    /// The index in its batch of the read request that this part answers.
     pub(super) index: usize,
     pub(super) file: Arc<str>,
     pub(super) range: ByteRange,
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
     pub(super) changed_until: Option<u32>,
     /// Whether the file never changes, because it is a chunk file of an Icechunk repository.
     pub(super) is_permanent: bool,
-    /// The key of the reference, for messages.
+    /// The key whose reference names this part of a file, for messages.
     pub(super) name: String,
 }
 

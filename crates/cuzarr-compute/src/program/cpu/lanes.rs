@@ -1,6 +1,6 @@
 //! Element types as bytes in memory, and loops over them.
 
-/// An element type that the CPU computes with.
+/// A Rust type for elements of one type, with which the CPU computes.
 pub(super) trait Lane: Copy {
     /// Size of an element in bytes.
     const SIZE: usize;

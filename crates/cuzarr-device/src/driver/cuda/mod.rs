@@ -18,7 +18,7 @@ pub(crate) struct CudaBackend {
     context: usize,
     /// The GPU's memory pools; `None` if it has none, like some virtual GPUs. Plain allocations are used then.
     pools: Option<Pools>,
-    /// Number of bytes allocated outside the pools.
+    /// Number of bytes of GPU memory that are allocated outside the pools.
     apart_bytes: AtomicU64,
     properties: Properties,
 }

@@ -9,7 +9,7 @@ use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 use cuda::Way;
 
-/// Which bits of each element are packed.
+/// Which bits of each element are packed, and which of them have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     /// Size of an element in bytes: 1, 2, 4 or 8.

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 pub enum Rounding {
     /// Rounds to the nearer of the two values; halfway, to the even one.
     NearestEven,
-    /// Rounds towards zero.
+    /// Rounds to the value that is nearer to zero.
     TowardsZero,
     /// Rounds up, to the greater value.
     TowardsPositive,
@@ -45,14 +45,14 @@ pub enum Rule {
     Cast {
         /// How to round a number that the target type cannot represent exactly.
         rounding: Rounding,
-        /// The treatment of numbers that are out of range.
+        /// How to treat a number that the target type cannot hold.
         out_of_range: OutOfRange,
     },
     /// Computes `(x - offset) * scale`, for integers of one type. Results that are out of range are reported.
     Scale {
         /// The number to subtract, as the bits of the integer type.
         offset: [u8; 8],
-        /// The factor, as the bits of the integer type.
+        /// The number to multiply by, as the bits of the integer type.
         scale: [u8; 8],
     },
     /// Computes `x / scale + offset`, for integers of one type. Remainders and results that are out of range are
@@ -60,7 +60,7 @@ pub enum Rule {
     Unscale {
         /// The number to add, as the bits of the integer type.
         offset: [u8; 8],
-        /// The divisor, as the bits of the integer type. Not 0.
+        /// The number to divide by, as the bits of the integer type. Not 0.
         scale: [u8; 8],
     },
 }

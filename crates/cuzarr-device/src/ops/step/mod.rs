@@ -16,14 +16,14 @@ use crate::ops::element::arithmetic::Arithmetic;
 pub enum ElementStep {
     /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
     SwapBytes {
-        /// Number of bytes that are reversed together.
+        /// Number of bytes of an element that are reversed together.
         unit_bytes: usize,
     },
     /// Converts each element as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
     Cast {
-        /// Element type before the conversion.
+        /// Type of the elements before the conversion.
         from: DType,
-        /// Element type after the conversion.
+        /// Type of the elements after the conversion.
         to: DType,
     },
     /// Computes with each element and a constant, in the type `dtype`.
