@@ -60,7 +60,7 @@ pub struct Preview {
 
 /// Number of rows of a terminal on which a line is drawn.
 const LINE_ROWS: usize = 20;
-/// Largest number of labels that a legend explains.
+/// Largest number of labels that a legend explains; further ones have no entry in it.
 const MOST_LABELS: usize = 16;
 /// Colours that are given in turn to channels without a colour. People who cannot tell red from green can still
 /// distinguish neighbouring ones.

@@ -40,7 +40,7 @@ struct Finding {
     checksums: Option<bool>,
 }
 
-/// Largest number of keys that are listed in the text because they belong to no array or group.
+/// Largest number of keys without an array or group that the text lists; it only counts further ones.
 const MOST_STRAYS: usize = 20;
 
 impl Validate {

@@ -30,7 +30,7 @@ use cuzarr_device::Scan;
 /// hold.
 const MOST_DEPTH: usize = 64;
 
-/// Longest text that is parsed, in characters: it also limits what the parser needs of the stack.
+/// Longest text that is parsed, in characters: a longer one is refused, so that the parser's stack suffices.
 const MOST_CHARACTERS: usize = 1 << 16;
 
 /// The operators: sign, precedence (a higher one binds tighter) and operation.

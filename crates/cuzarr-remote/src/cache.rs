@@ -34,7 +34,8 @@ const LARGEST_SHARE: u64 = 8;
 const SWEEP_SHARE: u64 = 16;
 /// Age from which an unfinished file in the cache counts as left behind by an interrupted process.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// Longest header line of a cache file that is read, in bytes. Lines contain addresses and tags.
+/// Longest header line of a cache file that is read, in bytes; a file with a longer one counts as damaged. Lines
+/// contain addresses and tags.
 const LONGEST_LINE: u64 = 1 << 14;
 const UNFINISHED: &str = "part";
 

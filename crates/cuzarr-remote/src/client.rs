@@ -102,7 +102,7 @@ pub(crate) struct Client {
     known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 
-/// Largest number of values whose size and version a client remembers.
+/// Largest number of values whose size and version a client remembers; those of further ones are not kept.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl Client {

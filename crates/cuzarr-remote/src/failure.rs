@@ -5,7 +5,7 @@ use std::fmt;
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Longest part of a server's error text that an error message repeats, in characters.
+/// Longest part of a server's error text that an error message repeats, in characters; the rest is cut off.
 const LONGEST_ANSWER: usize = 300;
 
 /// A server's answer that refuses a range request, and that clients would report as some other failure.

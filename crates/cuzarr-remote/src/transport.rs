@@ -18,7 +18,7 @@ use crate::failure::RangeRefusal;
 use crate::limit::{Limit, Slot};
 use crate::web::Web;
 
-/// Longest pause before a retry, if the server asks for one.
+/// Longest pause before a retry; a server that asks for a longer one gets this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// The pause after a refused request that does not count towards its host's limit, such as a listing.

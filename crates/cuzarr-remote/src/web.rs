@@ -30,13 +30,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 use tokio::sync::Semaphore;
 
-/// Largest number of redirections that are followed for one request.
+/// Largest number of redirections that are followed for one request; with more, the request fails.
 const MOST_REDIRECTIONS: usize = 10;
 
 /// Number of answers without a length that are collected in memory at the same time; further ones wait.
 const UNSIZED_AT_ONCE: u64 = 8;
 
-/// Number of bytes of a failed answer's text that are kept.
+/// Number of bytes of a failed answer's text that are kept for the error message; the rest is dropped.
 const FAILURE_BYTES: usize = 16 << 10;
 
 /// A weak entity tag of a server's answer, passed on beside the answer instead of in its headers. The client would

@@ -31,12 +31,12 @@ pub(crate) struct Node {
     is_in_memory: bool,
 }
 
-/// Largest number of operations that may be nested in an expression. A deeper one would overflow the stack when it is
-/// dropped.
+/// Largest number of operations that may be nested in an expression; deeper ones are refused. A deeper one would
+/// overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
 
-/// Largest number of running sums or products and flattened expressions that may be nested. Each level runs as a job
-/// inside the next level's job.
+/// Largest number of running sums or products and flattened expressions that may be nested; deeper ones are refused.
+/// Each level runs as a job inside the next level's job.
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {

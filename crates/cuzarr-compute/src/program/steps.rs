@@ -114,7 +114,8 @@ impl Input {
     }
 }
 
-/// Largest number of steps in a program. Nobody writes longer programs by hand, and compilers take long for them.
+/// Largest number of steps in a program; an expression that needs more is refused. Nobody writes longer programs by
+/// hand, and compilers take long for them.
 const MOST_STEPS: usize = 4096;
 
 struct Lowering {

@@ -247,7 +247,8 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Size of the host buffer through which a copy between two devices goes, in bytes.
+/// Size in bytes of the host buffer through which a copy between two devices goes; more bytes go one buffer after the
+/// other.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Copies between two devices through the host, piece by piece. Both buffers must have the same size.

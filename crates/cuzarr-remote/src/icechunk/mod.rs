@@ -22,7 +22,7 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
 use crate::reference::{Location, Part, Pending, Place, Reference, ReferenceTable};
 
-/// Largest size in bytes of a metadata file that is read.
+/// Largest size in bytes of an Icechunk metadata file that is read; a larger one is an error.
 const FILE_MOST_BYTES: u64 = 1 << 30;
 
 /// The version of an Icechunk repository that is to be opened: a branch, a tag or a snapshot.

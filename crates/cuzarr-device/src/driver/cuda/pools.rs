@@ -12,11 +12,12 @@ use crate::lock::lock;
 /// CUDA's constant `CU_MEM_LOCATION_TYPE_DEVICE`: a pool's memory lies on a GPU.
 const LOCATION_DEVICE: c_int = 1;
 
-/// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.
+/// Size in bytes of the pieces of GPU memory in which CUDA's pools take memory from the system. A pool's limit is
+/// rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the memory limit that the pool for working memory leaves to the pool for results. They serve the
-/// rest of a result's last piece, and blocks that do not fit into the limited pool.
+/// Number of pieces (each of `PIECE_BYTES`) by which the pool for working memory stays below the memory limit. They
+/// serve the rest of a result's last piece, and blocks that do not fit into the limited pool.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;

@@ -14,7 +14,7 @@ use crate::stream::Stream;
 
 static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu"), headers: &[] };
 
-/// Number of elements that a thread handles in a tile.
+/// Number of elements that a GPU thread converts in a tile (the elements that a block of threads handles at once).
 const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
 /// Where one chunk lies in the source and in the target, and the status word in which kernels report its errors.

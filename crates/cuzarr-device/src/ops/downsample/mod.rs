@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// Largest number of elements of a box that is combined into one element. The host visits them one by one.
+/// Largest number of elements of a box that is combined into one element; larger boxes are refused. The host visits
+/// them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
