@@ -15,7 +15,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// Progress is shown in one line of a terminal, which is overwritten.
+    /// Progress is shown in one line of a terminal, which each new state overwrites.
     Terminal,
     /// Progress is shown in a new line every few seconds, for logs.
     Lines,

@@ -18,9 +18,10 @@ const MOST_BINS: u64 = 1 << 24;
 /// includes both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the largest element.
+    /// The histogram has `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the
+    /// largest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
-    /// Bins between the given edges, which are packed on the host.
+    /// The histogram has bins between these edges, which are packed in host memory.
     Given(NdBuffer),
 }
 

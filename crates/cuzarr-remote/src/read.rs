@@ -420,7 +420,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Returns the rest of this memory, after its first `first` bytes.
+    /// Returns the part of this memory that follows its first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),

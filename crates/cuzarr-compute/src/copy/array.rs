@@ -51,7 +51,7 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
-    /// Selects the elements of the source to copy; `None` means all.
+    /// The selection of source elements that are copied; `None` means all.
     select: Option<Selection>,
     /// Options of the target array, such as its memory limit and cancellation; the copy obeys them too.
     options: ArrayOptions,

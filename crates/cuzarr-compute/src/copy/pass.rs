@@ -28,7 +28,7 @@ pub struct Pass {
     /// How many times each byte of the source is read, on average.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
-    /// Selects the elements of the source to copy; `None` means all.
+    /// The selection of source elements that the pass copies; `None` means all.
     pub(super) select: Option<Selection>,
     /// The type to which the pass converts elements; `None` if source and target have the same type.
     pub(super) cast: Option<DType>,

@@ -14,7 +14,7 @@ use crate::program::Processor;
 use crate::reduce::view::View;
 use cuzarr::Result;
 
-/// Stands for an interval without keys, where otherwise the first key of an interval is given.
+/// The number that stands for an interval without keys, where otherwise the first key of an interval is given.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
 /// The bins in which elements are counted, given by keys: integers that compare as the elements do. The counters of one

@@ -61,7 +61,7 @@ pub(crate) enum Kind {
     Summary(Arc<dyn Summary>, Expr),
 }
 
-/// Expressions of one type, one after the other along a dimension.
+/// Several expressions of one element type, joined one after the other along a dimension.
 #[derive(Clone)]
 pub(crate) struct Joined {
     pub(crate) axis: usize,

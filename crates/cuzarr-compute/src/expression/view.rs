@@ -1,4 +1,5 @@
-//! Views of arrays in stores. Expressions read arrays through them.
+//! Views: some or all elements of an array in a store, as an input of an expression. Expressions read arrays through
+//! them.
 
 use std::fmt;
 use std::sync::Arc;

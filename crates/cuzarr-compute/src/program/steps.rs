@@ -40,11 +40,11 @@ pub(crate) enum Action {
     /// Gives the same constant, whose value is given as bytes, for every element.
     Constant(Vec<u8>),
     Apply(Op),
-    /// Converts a value to another type.
+    /// Converts the value of an earlier step to another type.
     Cast,
     /// Rounds a value to a 2-byte float type, and converts it back to binary32.
     Round(DType),
-    /// Replaces every NaN by the one with the standard bits.
+    /// Replaces every NaN by the NaN with the standard bits.
     Canonical,
 }
 

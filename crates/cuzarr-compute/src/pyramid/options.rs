@@ -1,4 +1,4 @@
-//! Settings of pyramids.
+//! Settings for making multiscale pyramids of images.
 
 use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Quantiles of many rows on a GPU. Kernels call the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, and
-//! are generated for an element type and a number of dimensions.
+//! Finds quantiles of many rows of elements on a GPU, by sorting or searching each row. Kernels call the functions in
+//! `quantile/rows.cuh` and `quantile/long_rows.cuh`, and are generated for an element type and a number of dimensions.
 
 use cuzarr_device::internal::defined;
 use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};

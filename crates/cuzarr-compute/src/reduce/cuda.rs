@@ -313,7 +313,8 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The GPU memory of the partial results. They are zero where nothing was added; `None` before the first region.
+    /// The GPU memory that holds the partial results; `None` before the first elements were added. They are zero where
+    /// nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Job<'a> {
     options: ComputeOptions<'a>,
     /// Limit for the data of unfinished reads, in bytes.
     pub(super) reading_bytes: u64,
-    /// Keeps the memory limit in force while the job exists; `None` if nothing is read.
+    /// The memory limit, which stays in force while the job exists; `None` if nothing is read.
     _within: Option<Within>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// The driver's handles of one GPU, which driver calls that involve two GPUs need.
+/// The values by which the driver identifies one GPU, for driver calls that involve two GPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The `CUdevice` of the GPU, as the driver's calls take it.
@@ -104,8 +104,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// The driver's handles of this device, for copies to and from other GPUs; `None` for kinds of devices of which
-    /// there is only one.
+    /// The values by which the driver identifies this GPU, for copies to and from other GPUs; `None` for other kinds of
+    /// devices.
     fn peer(&self) -> Option<Peer> {
         None
     }
@@ -127,8 +127,8 @@ pub(crate) trait Backend: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
     }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// Loads the machine code of kernels (a cubin) onto this device, and returns a handle of the loaded module. On
-    /// `simt`, only kernels that were compiled at run time need it.
+    /// Loads the machine code of kernels (a cubin) onto this device, and returns the number that identifies the loaded
+    /// module. On `simt`, only kernels that were compiled at run time need it.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
     /// Unloads a module of kernels that `load_module` loaded. None of its kernels may still run.

@@ -192,7 +192,7 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// A file that is registered with cuFile. `drop` deregisters it.
+/// A file that is registered with cuFile, which may then read it into GPU memory. `drop` deregisters it.
 pub(crate) struct FileHandle {
     cufile: &'static CuFile,
     handle: usize,

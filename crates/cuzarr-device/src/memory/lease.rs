@@ -127,8 +127,8 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease of the bytes `footprints` to the table, unless it conflicts with another lease there. Error
-    /// messages count bytes from `base`.
+    /// Adds a lease of the bytes `footprints` to this memory's table of leases, unless it conflicts with another lease.
+    /// Error messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {

@@ -33,8 +33,8 @@ pub(crate) enum Revision {
     Snapshot(ObjectId),
 }
 
-/// Parses `branch.NAME`, `tag.NAME` or `snapshot.ID`, in Icechunk's own spelling. An empty text means the branch
-/// `main`.
+/// Parses the version of a repository: `branch.NAME`, `tag.NAME` or `snapshot.ID`, in Icechunk's own spelling. An empty
+/// text means the branch `main`.
 impl FromStr for Revision {
     type Err = Error;
 

@@ -26,12 +26,11 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// The memory pools of one GPU.
 pub(super) struct Pools {
     results: usize,
-    /// Handle of the current pool for memory that work uses besides its results. 0 if it was not made yet, or if the
-    /// driver's pools cannot be limited.
+    /// The pool, as CUDA's `CUmemoryPool`, for memory that work uses besides its results.
     bounded: RwLock<usize>,
-    /// Handles of all size-limited pools that were ever made on the GPU, each with its size in bytes. None is
-    /// destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of whole
-    /// pieces share one pool.
+    /// All size-limited pools that were ever made on the GPU: the size in bytes of each, and its `CUmemoryPool`. None
+    /// is destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of
+    /// whole pieces share one pool.
     sized: Mutex<Vec<(u64, usize)>>,
     /// The GPUs that asked for access to the pools, and whether each can reach them.
     opened: Mutex<Vec<(c_int, bool)>>,

@@ -76,8 +76,8 @@ impl SlabRing {
         lock(&self.0.state).leased_bytes
     }
 
-    /// Returns a slab of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came back and their last
-    /// copies are done. A thread that holds all slabs itself would wait for ever.
+    /// Returns a slab (pinned host memory) of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came
+    /// back and their last copies are done. A thread that holds all slabs itself would wait for ever.
     ///
     /// # Errors
     /// `BudgetExceeded` when `min_bytes` is above the ring's limit, `OutOfMemory`, `DeviceFailed`.

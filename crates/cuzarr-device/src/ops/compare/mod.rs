@@ -71,7 +71,7 @@ impl Reader {
 pub(crate) enum Nan {
     /// Two NaNs are equal if they have the same bits.
     Bits,
-    /// Any two NaNs are equal.
+    /// Any two NaNs are equal, whatever their bits are.
     Any,
     /// No NaN equals any other, or itself.
     Never,

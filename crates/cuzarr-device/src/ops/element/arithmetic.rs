@@ -1,4 +1,4 @@
-//! Arithmetic within one element type.
+//! Arithmetic with an element and a constant of the same element type, such as `x + operand`.
 
 /// One step of arithmetic, in the element type that is current at that step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -389,7 +389,7 @@ fn bitunshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     }
 }
 
-/// Transposes every 8 bytes as a matrix of bits.
+/// Transposes every 8 bytes as an 8×8 matrix of bits, one byte per row.
 fn transpose_all_bits(bytes: &mut [u8]) {
     for bytes in bytes.as_chunks_mut::<8>().0 {
         *bytes = transpose_bits(u64::from_le_bytes(*bytes)).to_le_bytes();

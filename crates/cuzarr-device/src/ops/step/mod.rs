@@ -26,7 +26,7 @@ pub enum ElementStep {
         /// Type of the elements after the conversion.
         to: DType,
     },
-    /// Computes with each element and a constant, in the type `dtype`.
+    /// Computes `operation` with each element and the constant `operand`, in the type `dtype`.
     Arithmetic {
         /// The arithmetic operation, such as an addition.
         operation: Arithmetic,

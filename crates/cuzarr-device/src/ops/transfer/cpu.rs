@@ -296,8 +296,8 @@ fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut 
 }
 
 impl Mover<'_> {
-    /// Moves one box between packed memory and the array. Strides of the packed side are in bytes for plain elements,
-    /// and in elements otherwise.
+    /// Moves the elements of one box between packed memory and the array, and changes them by the steps. Strides of the
+    /// packed side are in bytes for plain elements, and in elements otherwise.
     ///
     /// # Safety
     /// Every element of the box lies in its memory on both sides, and the sides do not overlap.

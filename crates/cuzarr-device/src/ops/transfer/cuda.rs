@@ -334,7 +334,8 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
     Ok(boxes)
 }
 
-/// Moves boxes of elements of any packing, and applies any steps to the elements.
+/// Moves boxes of elements with any packing between packed memory and an nd-buffer, and applies any steps to the
+/// elements.
 fn element_boxes(
     mut boxes: RegionBoxes,
     ends: Ends<'_>,
