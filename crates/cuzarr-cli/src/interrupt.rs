@@ -69,7 +69,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to wait for signals that stop the command. `hint` says how it can continue after an interruption.
+    /// Begins to wait for signals (such as Ctrl-C) that stop the command, until the result is dropped. `hint` says how
+    /// it can continue after an interruption.
     pub fn begin(hint: Option<String>) -> Watch {
         let watched = &*WATCHED;
         IDLE.store(false, Ordering::Release);

@@ -448,7 +448,7 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Formats a range of elements for people.
+/// Formats the numbers that are drawn darkest and lightest as text for people, with the unit.
 fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
     let Limits { low, high } = range;
     if low > high {

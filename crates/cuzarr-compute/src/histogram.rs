@@ -97,8 +97,8 @@ impl Histogram {
         self
     }
 
-    /// Chooses whether to return the density instead of counts. The density is each count divided by the sum of counts
-    /// and by the bin's width, in binary64.
+    /// Chooses whether the histogram returns NumPy's `density` for each bin instead of the count. The density is each
+    /// count divided by the sum of counts and by the bin's width, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self

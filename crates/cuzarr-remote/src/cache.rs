@@ -225,7 +225,7 @@ impl Cache {
 /// A reader of the header lines of a cache file, up to the line with their checksum.
 struct Lines {
     bytes: BufReader<File>,
-    /// All header lines that were read so far, for the checksum.
+    /// The bytes of all header lines that were read so far, of which the checksum is computed.
     head: Vec<u8>,
 }
 

@@ -281,7 +281,7 @@ impl Slot {
         self.limit.round_trip().saturating_mul(longer).min(LONGEST_PAUSE)
     }
 
-    /// Waits, after the pause, until the request may be sent again.
+    /// Waits, after the pause that followed a refusal, until the request may be sent again.
     pub(crate) async fn resume(&self) -> Result<()> {
         if !self.is_held.load(Ordering::Relaxed) {
             self.limit.take_again().await?;

@@ -77,14 +77,15 @@ impl Runtime {
         limit
     }
 
-    /// Starts work on the threads for requests, and does not wait for it. The returned handle can abort it.
+    /// Starts work on the process's threads for requests to servers, and does not wait for it. The returned handle can
+    /// abort it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.threads.spawn(work).abort_handle()
     }
 
-    /// Runs work on the threads for requests, and waits for its result. The calling thread may belong to any runtime. A
-    /// thread of this runtime first hands over its other tasks. (After a failed read, such a thread requests the size
-    /// of the value.)
+    /// Runs work on the process's threads for requests to servers, and waits for its result. The calling thread may
+    /// belong to any runtime. A thread of this runtime first hands over its other tasks. (After a failed read, such a
+    /// thread requests the size of the value.)
     ///
     /// # Errors
     /// Those of the work.

@@ -100,8 +100,8 @@ fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     }
 }
 
-/// Returns the bytes of one element in memory, for the larger of the two types. For elements of variable length this is
-/// the average over the first object, but at least an assumed size.
+/// Returns the size in bytes of one copied element in memory, in the larger of the source's and the target's type. For
+/// elements of variable length this is the average over the first object, but at least an assumed size.
 fn copied_element_bytes(source: &Array, target: &Array) -> Result<u64> {
     let least = element_bytes(source).max(element_bytes(target));
     if source.metadata().data_type().size_bytes().is_some() {

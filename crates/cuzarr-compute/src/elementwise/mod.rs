@@ -229,8 +229,8 @@ impl ElementwiseKernel {
         Ok(Bound { types, shape, operands, in_place })
     }
 
-    /// Returns the element type that each letter in the parameters stands for. The first array with that letter
-    /// decides.
+    /// Returns for each letter in the kernel's parameters, such as `T`, the element type that it stands for in this
+    /// call. The first array with that letter decides.
     fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
@@ -381,7 +381,7 @@ fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
     !a.is_empty() && !b.is_empty() && first < second_end && second < first_end
 }
 
-/// Whether two elements of the array may share memory.
+/// Whether two elements of an output array may share memory, so that writing one changes the other.
 fn overlaps_itself(array: &NdBuffer) -> bool {
     let axes = array.shape().iter().zip(array.strides()).filter(|(extent, _)| **extent > 1);
     let mut axes: Vec<(usize, usize)> = axes.map(|(&extent, stride)| (stride.unsigned_abs(), extent)).collect();

@@ -24,7 +24,7 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Whether `text` is a valid C++ name.
+/// Whether `text` is a valid C++ name for a kernel or a parameter.
 pub(super) fn is_name(text: &str) -> bool {
     let mut letters = text.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')

@@ -492,7 +492,7 @@ pub(crate) fn negative_power() -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_hint("convert one of them to a float first")
 }
 
-/// Converts a number to the bytes of an element.
+/// Converts a plain number to the bytes of an element of type `dtype`.
 fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     let convert = |from: DType, bytes: &[u8]| -> Result<Vec<u8>> {
         let mut element = vec![0; dtype.size_bytes()];

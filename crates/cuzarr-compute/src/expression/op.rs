@@ -264,8 +264,8 @@ impl Op {
         matches!(self.rule(), Rule::Comparison | Rule::Equality)
     }
 
-    /// Returns the types of operands and result, if the operands were promoted to `dtype` together. `separate` are the
-    /// operands' own types; `None` for numbers without a type.
+    /// Returns the types of this operation's operands and result, if the operands were promoted to `dtype` together.
+    /// `separate` are the operands' own types; `None` for numbers without a type.
     ///
     /// # Errors
     /// `DTypeMismatch` when the operation is not defined for these types.

@@ -118,7 +118,7 @@ impl View {
         }
     }
 
-    /// Reads the elements in a region of the view from the store.
+    /// Reads the elements in a region of the view from the array's store.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].

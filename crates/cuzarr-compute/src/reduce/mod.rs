@@ -133,7 +133,8 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how a GPU computes the result from partial results, and the element type in which it does so.
+    /// Returns how a GPU computes this reduction's result from partial results, and the element type in which it does
+    /// so.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;

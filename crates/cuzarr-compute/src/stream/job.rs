@@ -59,7 +59,8 @@ pub(crate) struct Job<'a> {
     beside: Option<Box<BesideRegion>>,
     /// Number of regions that are read ahead, before they are computed.
     ahead: usize,
-    /// Whether the job's caller writes results to a store. Writing needs memory that reads would take.
+    /// Whether the job's caller writes the results to a store, so that the job leaves memory for writing. Writing needs
+    /// memory that reads would take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
@@ -472,7 +473,7 @@ impl<'a> Job<'a> {
         self.inputs.iter().enumerate().map(count).sum()
     }
 
-    /// Returns the device on which the job computes.
+    /// Returns the device on which the job computes its regions.
     pub(super) fn device(&self) -> Device {
         self.options.device
     }

@@ -1,4 +1,4 @@
-//! Computes expressions into arrays in stores.
+//! Computes expressions, and writes the results to arrays in stores.
 
 use super::job::{Job, for_each_region, hulls};
 use crate::checkpoint::Checkpoint;

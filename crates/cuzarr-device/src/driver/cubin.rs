@@ -266,7 +266,8 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
-/// Whether only this user can write the folder. Code is loaded from it, so other folders are not trusted.
+/// Whether only this user can write to a folder that keeps compiled kernels. Code is loaded from it, so other folders
+/// are not trusted.
 #[cfg(unix)]
 fn is_private(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -89,7 +89,8 @@ impl Buffer {
         self.offset_bytes
     }
 
-    /// Records that all bytes are being read or written; conflicting accesses are refused while the result lives.
+    /// Records that all bytes of the buffer are being read or written; conflicting accesses are refused while the
+    /// result lives.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.lease_of(self.footprint(), access)
     }

@@ -34,7 +34,7 @@ pub enum OutOfRange {
     Error,
     /// The value becomes the nearest value of the type; for floats, an infinity.
     Clamp,
-    /// Only the low bits of the value are kept. For integers only.
+    /// Only as many low bits of the value are kept as the target type has. For integers only.
     Wrap,
 }
 

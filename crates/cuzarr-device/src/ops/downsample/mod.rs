@@ -52,7 +52,7 @@ impl Downsampling {
         }
     }
 
-    /// Returns the method named `name`.
+    /// Returns the downsampling method with this name, such as `mean`.
     pub fn named(name: &str) -> Option<Downsampling> {
         METHODS.into_iter().find(|one| one.name() == name)
     }
