@@ -142,7 +142,7 @@ impl Stale {
     }
 }
 
-/// What was found in a store besides arrays and groups: keys that no reader requests, and unfinished work.
+/// Findings in a store besides arrays and groups: keys that no reader requests, and unfinished work.
 struct Strays {
     /// Keys that are neither metadata documents nor chunks of an array. Chunks outside their array's shape are
     /// included.
