@@ -16,7 +16,7 @@ use crate::output;
 
 /// Largest deviation at which positions count as evenly spaced, in multiples of the distance between two neighbours.
 const UNEVEN: f64 = 1e-3;
-/// Largest number of coordinates that are read for an axis.
+/// Largest number of coordinates that are read to label an axis; those of a longer dimension are not read.
 const MOST_PLACES: u64 = 1 << 24;
 
 /// One axis of a picture: the dimension's name, and the positions of its elements.
@@ -94,7 +94,7 @@ impl Axis {
         }
     }
 
-    /// Returns the texts that label the first and the last element.
+    /// Returns the texts that label the first and the last element of this axis.
     fn ends(&self) -> [String; 2] {
         [0, self.count.saturating_sub(1) as usize].map(|element| self.text(self.place(element)))
     }

@@ -142,7 +142,7 @@ impl Read {
         Ok(Verdict::Passed)
     }
 
-    /// Whether the array, read again into host memory row of chunks by row of chunks, equals `values`.
+    /// Reads the array again into host memory, one row of chunks at a time, and returns whether it equals `values`.
     fn agrees(&self, array: &Array, values: &NdBuffer) -> Result<bool> {
         let mut options = array.options().clone();
         options.device = Device::Cpu;

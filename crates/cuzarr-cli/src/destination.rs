@@ -34,7 +34,7 @@ pub struct Destination<'a> {
     pub sources: &'a [&'a str],
     /// Which kinds of existing files are replaced even without `--overwrite`.
     pub replaces: Replaces,
-    /// Whether the user gave `--overwrite`.
+    /// Whether the user gave `--overwrite`, which lets the command replace existing files of other kinds too.
     pub overwrite: bool,
 }
 

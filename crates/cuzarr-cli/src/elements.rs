@@ -114,7 +114,7 @@ impl Printed {
         Ok(Printed { shape: array.shape().to_vec(), elements })
     }
 
-    /// Whether at least one element is NaN.
+    /// Whether at least one element of the printed array is NaN.
     pub fn has_nan(&self) -> bool {
         self.elements.iter().any(|element| element.is_nan())
     }

@@ -19,7 +19,7 @@ use crate::elements::Printed;
 use crate::output::{self, Output};
 use crate::{Verdict, arguments, destination, interrupt, nodes};
 
-/// Largest number of elements of a result that is printed instead of stored.
+/// Largest number of elements of a result that is printed; a larger result must be stored.
 const MOST_PRINTED: u64 = 1000;
 
 #[derive(Args)]
@@ -163,7 +163,7 @@ impl Eval {
         Ok(arrays)
     }
 
-    /// Prints the elements of a small result.
+    /// Prints the elements of a result that is small enough not to be stored.
     fn print(
         &self,
         expr: &Expr,

@@ -24,9 +24,9 @@ struct Running {
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-/// The number of the signal that arrived, or 0.
+/// The number of the signal that stopped the command; 0 while no signal has arrived.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Number of commands that this process has started.
+/// Number of commands that this process has started, so that a late signal does not end a later command.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// Whether no command is running, so that signals have their usual effect. Handlers remain after a command. While this
 /// is true, a signal that used to end the process does so again.
@@ -69,7 +69,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to wait for signals that stop the command. `hint` says how it can continue after an interruption.
+    /// Begins to wait for signals (such as Ctrl-C) that stop the command, until the result is dropped. `hint` says how
+    /// it can continue after an interruption.
     pub fn begin(hint: Option<String>) -> Watch {
         let watched = &*WATCHED;
         IDLE.store(false, Ordering::Release);
@@ -121,7 +122,7 @@ pub fn cancellation() -> CancellationToken {
     running().as_ref().map_or_else(CancellationToken::new, |running| running.cancellation.clone())
 }
 
-/// Fails if a signal has arrived.
+/// Returns an error if a signal to stop the command has arrived.
 ///
 /// # Errors
 /// `Cancelled`

@@ -124,7 +124,7 @@ pub type MakeReferences<'a> = dyn Fn(&TableRequest<'_>) -> cuzarr::Result<MadeTa
 
 /// Functions and facts that only the command of the Python package has.
 pub struct Python<'a> {
-    /// Makes a table of references to the chunks of HDF5 files.
+    /// The function that makes a table of references to the chunks of HDF5 files.
     pub make_references: &'a MakeReferences<'a>,
     /// The Python interpreter in which the command runs.
     pub found: PythonFound,
@@ -135,7 +135,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     run(arguments, None)
 }
 
-/// Like [`main`], but also with what only Python can do.
+/// Runs the command like [`main`], with the functions that only the Python package has.
 pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Python<'_>) -> i32 {
     run(arguments, Some(python))
 }

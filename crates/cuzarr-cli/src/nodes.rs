@@ -173,7 +173,7 @@ fn not_a_directory(path: &str, place: &Path) -> Error {
 
 /// A store to which a command writes, and the ZIP file in which the store lies, if there is one.
 pub struct Target {
-    /// The store to write to.
+    /// The store to which the command writes.
     pub store: Arc<dyn Store>,
     archive: Option<ZipArchive>,
 }

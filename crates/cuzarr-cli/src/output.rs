@@ -15,7 +15,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 /// How progress is shown on standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// Progress is shown in one line of a terminal, which is overwritten.
+    /// Progress is shown in one line of a terminal, which each new state overwrites.
     Terminal,
     /// Progress is shown in a new line every few seconds, for logs.
     Lines,
@@ -184,8 +184,8 @@ fn json_text(document: &Value) -> String {
     shown
 }
 
-/// Formats a table with aligned columns. The first column is text, the others are numbers. Line breaks in cells are
-/// escaped, so that a name cannot add rows.
+/// Formats rows of text as a table with aligned columns, below a header. The first column is text, the others are
+/// numbers. Line breaks in cells are escaped, so that a name cannot add rows.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();

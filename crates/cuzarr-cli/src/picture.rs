@@ -21,7 +21,7 @@ const FONT: &str = "sans-serif";
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// The colours of numbers.
+/// The rule by which numbers become colours in a picture.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum Colours {
     /// Dark blue to yellow, even to eyes that see few colours
@@ -343,7 +343,7 @@ impl Legend<'_> {
 }
 
 impl Limits {
-    /// Returns where a number lies between the limits, from 0 to 1.
+    /// Returns where a number lies between the limits of the colours, from 0 (darkest) to 1 (lightest).
     fn scaled(self, value: f64) -> f64 {
         let Limits { low, high } = self;
         if high > low { ((value - low) / (high - low)).clamp(0.0, 1.0) } else { 0.5 }

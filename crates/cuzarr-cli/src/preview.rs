@@ -60,7 +60,7 @@ pub struct Preview {
 
 /// Number of rows of a terminal on which a line is drawn.
 const LINE_ROWS: usize = 20;
-/// Largest number of labels that a legend explains.
+/// Largest number of labels that a legend explains; further ones have no entry in it.
 const MOST_LABELS: usize = 16;
 /// Colours that are given in turn to channels without a colour. People who cannot tell red from green can still
 /// distinguish neighbouring ones.
@@ -70,7 +70,7 @@ const CHANNEL_COLOURS: [[u8; 3]; 6] =
 /// The array that is drawn, and the image that it is a level of.
 struct View {
     array: Array,
-    /// The image, and the index of the level that is drawn.
+    /// The image that the array is a level of, and the index of that level; `None` if the array is no part of an image.
     image: Option<(Multiscales, usize)>,
     /// The attribute `image-label`, if the image consists of labels.
     labels: Option<Map<String, Value>>,
@@ -448,7 +448,7 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Formats a range of elements for people.
+/// Formats the numbers that are drawn darkest and lightest as text for people, with the unit.
 fn range_text(range: Limits, decoding: &Decoding, array: &Array) -> String {
     let Limits { low, high } = range;
     if low > high {

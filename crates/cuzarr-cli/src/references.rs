@@ -24,7 +24,7 @@ pub struct TableRequest<'a> {
     pub drop: &'a [String],
     /// Whether a variable that cannot be read through a table of references is an error, instead of being left out.
     pub strict: bool,
-    /// Storage options for opening files at URLs.
+    /// Storage options, such as credentials, for opening files at URLs.
     pub storage_options: &'a [(String, String)],
 }
 

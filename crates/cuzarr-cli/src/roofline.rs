@@ -29,7 +29,7 @@ const COPY_BYTES: usize = 16 << 20;
 const FRAME_ALIGNMENT_BYTES: usize = 256;
 /// Largest size in bytes of the decoders' scratch memory, which frames and chunks do not count towards.
 const SCRATCH_BYTES: usize = 8 << 30;
-/// Number of measurements of each part of the machine, after one to warm up. The best one counts.
+/// Number of times that each of storage, bus and decoders is measured, after one time to warm up. The best one counts.
 const TURNS: usize = 4;
 
 /// The speed in GB/s of decoded array that each part of the machine allows: storage, bus and decoders.
@@ -77,8 +77,8 @@ impl Roofline {
         })
     }
 
-    /// Returns one line that compares a read with the limits, for people. `rate` is the speed of the read that is
-    /// compared.
+    /// Returns a line of text for people that compares the speed of a read with what storage, bus and decoders allow.
+    /// `rate` is the speed of the read that is compared.
     pub fn line(&self, rate: f64) -> String {
         let part = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1}"));
         let parts = [part("fetch", Some(self.fetch)), part("bus", self.bus), part("decode", self.decode)];

@@ -180,7 +180,7 @@ impl Known {
         }
     }
 
-    /// Formats a number that need not be one of the elements, such as their mean.
+    /// Formats a number that need not be an element of the array, such as the mean of the elements.
     fn between(&self, number: f64) -> String {
         self.times.map_or_else(|| output::number(number), |times| times.text(number.round() as i128))
     }
@@ -235,7 +235,7 @@ impl Known {
 /// The smallest or the largest element, as it is printed.
 enum Extreme {
     Element(Element),
-    /// A date or a duration, as text.
+    /// The smallest or largest date or duration, formatted as text.
     Time(String),
 }
 

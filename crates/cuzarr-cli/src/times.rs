@@ -77,7 +77,7 @@ fn date(days: i128) -> String {
     format!("{}-{month:02}-{day:02}", year(year_of_era + era * 400 + first_months))
 }
 
-/// Formats a date and the first `parts` parts of the time of day: hours, minutes, seconds.
+/// Formats a date and the first `parts` of hours, minutes and seconds.
 fn moment(seconds: i128, parts: usize) -> String {
     let second = seconds.rem_euclid(86_400);
     let time = [second / 3600, second / 60 % 60, second % 60].map(|part| format!("{part:02}"));

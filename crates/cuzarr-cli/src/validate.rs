@@ -40,7 +40,7 @@ struct Finding {
     checksums: Option<bool>,
 }
 
-/// Largest number of keys that are listed in the text because they belong to no array or group.
+/// Largest number of keys without an array or group that the text lists; it only counts further ones.
 const MOST_STRAYS: usize = 20;
 
 impl Validate {
@@ -94,11 +94,11 @@ impl Validate {
     }
 }
 
-/// A group whose consolidated metadata differs from the nodes below it.
+/// A group whose consolidated metadata differs from the documents of the nodes below it.
 struct Stale {
-    /// The path of the group.
+    /// The path of the group with the outdated consolidated metadata.
     group: String,
-    /// One sentence for each node whose metadata differs.
+    /// One sentence for each node below the group whose own metadata differs.
     differences: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ fn groups_at(root: &Group) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// Returns the groups whose consolidated metadata differs from the nodes.
+/// Returns those of the groups whose consolidated metadata differs from the documents of the nodes below them.
 fn stale_copies(groups: &[Group]) -> Result<Vec<Stale>> {
     let stale = |group: &Group| {
         let differences = group.differences()?;
@@ -142,7 +142,7 @@ impl Stale {
     }
 }
 
-/// Keys of a store that no reader requests, and work that was not finished.
+/// Findings in a store besides arrays and groups: keys that no reader requests, and unfinished work.
 struct Strays {
     /// Keys that are neither metadata documents nor chunks of an array. Chunks outside their array's shape are
     /// included.

@@ -28,7 +28,7 @@ use cuzarr::node::Array;
 use cuzarr::store::{Store, StoreExt, join_key};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest checkpoint object that is read, in bytes.
+/// Largest size in bytes of a checkpoint object that is read; a larger one is an error.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 const VERSION: u64 = 3;
@@ -36,7 +36,7 @@ const VERSION: u64 = 3;
 /// Longest setting, in characters, that a checkpoint keeps as text. Longer ones are hashed.
 const LONGEST_SETTING: usize = 1024;
 
-/// Longest setting, in characters, that an error message shows in full.
+/// Longest setting, in characters, that an error message shows in full; the end of a longer one is cut off.
 const LONGEST_SHOWN: usize = 120;
 
 /// A checkpoint object beside an array: how many regions of one kind of work on that array are finished.

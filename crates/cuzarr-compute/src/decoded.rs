@@ -139,8 +139,8 @@ fn is_missing(own: &Expr, decoding: &Decoding) -> Result<Option<Expr>> {
     Ok(all)
 }
 
-/// Converts elements to nanoseconds since 1970-01-01. As in xarray, integers are counted exactly. Floats are computed
-/// in binary64, and fractions of a nanosecond are dropped.
+/// Converts stored dates to nanoseconds since 1970-01-01; `scale` has their unit and their origin. As in xarray,
+/// integers are counted exactly. Floats are computed in binary64, and fractions of a nanosecond are dropped.
 fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<Expr> {
     let own = read_as(stored, decoding)?;
     let is_whole = !decoding.is_scaled() && own.dtype().kind() != DTypeKind::Float;
@@ -170,8 +170,8 @@ fn decode_times(stored: &Expr, decoding: &Decoding, scale: TimeScale) -> Result<
     }
 }
 
-/// Converts numbers in binary64 to dates. If the origin lies outside the range of dates, numbers are counted from a day
-/// inside the range.
+/// Converts dates that are stored as binary64 numbers to nanoseconds since 1970-01-01. If the origin lies outside the
+/// range of dates, numbers are counted from a day inside the range.
 fn dates_of_floats(numbers: &Expr, scale: TimeScale) -> Result<Expr> {
     let unit = i128::from(scale.unit_ns);
     let moved = if i64::try_from(scale.origin_ns).is_ok() { 0 } else { -scale.origin_ns.div_euclid(unit) };

@@ -11,16 +11,17 @@ use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Largest number of bins that a histogram may have. Their counters need device memory.
+/// Largest number of bins that a histogram may have; more are refused. Their counters need device memory.
 const MOST_BINS: u64 = 1 << 24;
 
 /// The bins of a histogram, as the caller gave them. Each includes its lower edge but not its upper one; the last bin
 /// includes both.
 #[derive(Clone, Debug)]
 enum Edges {
-    /// `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the largest element.
+    /// The histogram has `bins` bins of equal width over a range of numbers. The range defaults to the smallest and the
+    /// largest element.
     Even { bins: u64, range: Option<(f64, f64)>, dtype: Option<DType> },
-    /// Bins between the given edges, which are packed on the host.
+    /// The histogram has bins between these edges, which are packed in host memory.
     Given(NdBuffer),
 }
 
@@ -96,8 +97,8 @@ impl Histogram {
         self
     }
 
-    /// Chooses whether to return the density instead of counts. The density is each count divided by the sum of counts
-    /// and by the bin's width, in binary64.
+    /// Chooses whether the histogram returns NumPy's `density` for each bin instead of the count. The density is each
+    /// count divided by the sum of counts and by the bin's width, in binary64.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self

@@ -1,4 +1,4 @@
-//! Options of computations.
+//! Options for computing an expression, such as the device and the memory limit.
 
 use std::sync::Arc;
 

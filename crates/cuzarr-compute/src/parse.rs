@@ -30,7 +30,7 @@ use cuzarr_device::Scan;
 /// hold.
 const MOST_DEPTH: usize = 64;
 
-/// Longest text that is parsed, in characters: it also limits what the parser needs of the stack.
+/// Longest text that is parsed, in characters: a longer one is refused, so that the parser's stack suffices.
 const MOST_CHARACTERS: usize = 1 << 16;
 
 /// The operators: sign, precedence (a higher one binds tighter) and operation.
@@ -189,7 +189,7 @@ impl Parser<'_> {
         Ok(Operand::Weak(value))
     }
 
-    /// Applies an operator to its operands; `begin` is where the text of the operation begins, for messages. Numbers
+    /// Applies an operator to its operands; messages point to `begin`, where the operation's text begins. Numbers
     /// without arrays are computed as in Python, and the result still adapts to the type of the array that it meets.
     fn applied(&mut self, op: Op, operands: Vec<Operand>, begin: usize) -> Result<Operand> {
         let known = match operands[..] {
@@ -382,8 +382,8 @@ impl Parser<'_> {
     }
 }
 
-/// How a function of the language computes quantiles. The pair has the divisor of the caller's probabilities (`None` if
-/// the function takes none), and whether NaN is left out.
+/// How a quantile function of the expression language, such as `nanmedian`, computes quantiles. The pair has the
+/// divisor of the caller's probabilities (`None` if the function takes none), and whether NaN is left out.
 type QuantileFunction = (Option<f64>, bool);
 
 const QUANTILES: [(&str, QuantileFunction); 6] = [

@@ -14,7 +14,7 @@ pub struct Progress {
     pub bytes_done: u64,
     /// Bytes of elements that this call reads in all. In copies, bytes that it has to write.
     pub bytes: u64,
-    /// Seconds since the call began.
+    /// Seconds that have passed since the call that does the work began.
     pub seconds: f64,
 }
 

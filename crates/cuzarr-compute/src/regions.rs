@@ -6,16 +6,17 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Largest memory limit in bytes that plans of reads and computations may use in full. Limits from here to 512 MiB
 /// count as this much. Memory for higher limits comes from CUDA's pools.
 const PLANNED_WHOLE_BYTES: u64 = 448 << 20;
-/// Bytes that are subtracted from higher memory limits: two pieces of 32 MiB of CUDA's memory pools.
+/// Bytes of a memory limit above `PLANNED_WHOLE_BYTES` that plans may not use: two pieces of 32 MiB of CUDA's memory
+/// pools.
 const GAPS_BYTES: u64 = 64 << 20;
 
 /// Memory for copying one stored object, as a multiple of the size of the object's elements. It is for the elements
 /// that are read, those of the previous object while it is written, one packed copy, and scratch memory of two.
 pub(crate) const OBJECT_SHARE: u64 = 6;
-/// The memory limit divided by this gives the size of the regions of a copy.
+/// The part of a memory limit that plans may use, divided by this, is the largest size of a copy's regions.
 pub(crate) const REGION_SHARE: u64 = 4;
 
-/// Converts extents of 64 bits to `usize`.
+/// Converts a shape from 64-bit integers to `usize`.
 ///
 /// # Errors
 /// `OutOfMemory` when no memory could hold it.

@@ -26,7 +26,7 @@ pub(crate) const CONVENTIONS: &str = "zarr_conventions";
 pub(crate) struct Place {
     /// Source index at which the middle of the first new element lies.
     first: f64,
-    /// Distance between neighbouring new elements, in source indices.
+    /// Distance between neighbouring elements of the new array, in indices of the source.
     step: f64,
     count: u64,
     /// Whether the new elements cover the whole extent of the source.

@@ -18,17 +18,18 @@ pub enum ErrorKind {
     DeviceUnavailable,
     /// A library that this operation needs was not found or is too old.
     LibraryMissing,
-    /// A memory limit does not allow the request.
+    /// The work needs more memory than the caller's memory limit allows.
     BudgetExceeded,
     /// The device or the host had no memory left.
     OutOfMemory,
-    /// A kernel did not compile.
+    /// The CUDA C++ text of a kernel did not compile.
     KernelCompileFailed,
-    /// The driver reported a failure.
+    /// The driver, or another library that works on the device, reported a failure.
     DeviceFailed,
 }
 
-/// An error of the device layer. It is one pointer in size.
+/// An error in work with device memory, streams or kernels: its kind, its message, and often a hint. It is one pointer
+/// in size.
 #[derive(Clone)]
 pub struct Error(Box<ErrorInner>);
 
@@ -49,7 +50,7 @@ impl Error {
         Error(Box::new(ErrorInner { kind, message: message.into(), hint: None, source: None }))
     }
 
-    /// Adds a hint: what the reader can do, as an imperative.
+    /// Adds a hint to the error: what the user can do about it, as an imperative.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
@@ -64,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Adds the error that caused this one. The message should not repeat its text.
+    /// Adds to this error the one that caused it. The message should not repeat its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
@@ -76,12 +77,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The message: what happened, and to what. Without hint and source.
+    /// The error's message: what happened, and to what. Without hint and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The hint: what the reader can do about it.
+    /// The error's hint: what the user can do about it; `None` if it has no hint.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }

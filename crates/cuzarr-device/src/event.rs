@@ -51,7 +51,7 @@ impl Event {
         }
     }
 
-    /// Blocks until the stream has passed the mark.
+    /// Blocks the calling thread until the stream has passed this event's mark.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -63,7 +63,7 @@ impl Event {
         }
     }
 
-    /// Whether the stream has passed the mark.
+    /// Whether the stream has passed this event's mark, so that all work before the mark is done.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -75,8 +75,8 @@ impl Event {
         }
     }
 
-    /// Milliseconds from this mark to a later one. Both must come from
-    /// [`Stream::record_timed`](crate::Stream::record_timed) and have been passed.
+    /// Milliseconds between the passing of this event's mark and the passing of the mark of `later`. Both must come
+    /// from [`Stream::record_timed`](crate::Stream::record_timed) and have been passed.
     ///
     /// # Errors
     /// `InvalidArgument` for marks of two devices, `DeviceFailed` when a mark has no time or was not passed.

@@ -10,7 +10,7 @@ use crate::driver::nvtx;
 use crate::driver::{cubin, cublas, cufile};
 use crate::error::Result;
 
-/// A library that is searched for at run time.
+/// A library that cuzarr searches for at run time: whether it was found, where, and how to install it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryReport {
     /// Name of the library.
@@ -47,7 +47,7 @@ pub struct GpuReport {
 /// The devices and libraries of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The CUDA driver.
+    /// Whether the CUDA driver was found on this machine, and where.
     pub driver: LibraryReport,
     /// The GPUs that the driver shows.
     pub gpus: Vec<GpuReport>,

@@ -29,7 +29,7 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
         PerProcess(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Returns this process's value.
+    /// Returns this process's value, which is made at the first call.
     pub fn get(&self) -> &'static T {
         let process = std::process::id();
         let mut known = self.0.load(Ordering::Acquire);
@@ -116,7 +116,7 @@ impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V
         }
     }
 
-    /// Number of entries of the map.
+    /// Number of keys in the map.
     pub fn len(&self) -> usize {
         self.entries(self.0.load(Ordering::Acquire)).count()
     }

@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::lock::lock;
 
-/// A queue of work on one device. Clones are the same queue, and any thread may use it.
+/// A queue of work on one device, which does the work in the order in which it was submitted. Clones are the same
+/// queue, and any thread may use it.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 
@@ -126,7 +127,7 @@ impl Stream {
         Ok(queue.urgent.get_or_init(|| made).clone())
     }
 
-    /// The device that does the work.
+    /// The device that does the work on this stream.
     pub fn device(&self) -> Device {
         self.queue_or_host().map_or(Device::Cpu, |queue| queue.context.device)
     }
@@ -163,7 +164,7 @@ impl Stream {
         }
     }
 
-    /// Records a mark behind all work on this stream so far.
+    /// Records an event behind all work that was submitted to this stream so far.
     ///
     /// # Errors
     /// `DeviceFailed`
@@ -171,7 +172,8 @@ impl Stream {
         self.mark(false)
     }
 
-    /// Like [`Stream::record`], but with a time for [`Event::elapsed_ms`]. Costs a little more.
+    /// Records an event like [`Stream::record`], together with the time that [`Event::elapsed_ms`] needs. Costs a
+    /// little more.
     ///
     /// # Errors
     /// `DeviceFailed`

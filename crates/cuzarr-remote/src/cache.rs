@@ -34,7 +34,8 @@ const LARGEST_SHARE: u64 = 8;
 const SWEEP_SHARE: u64 = 16;
 /// Age from which an unfinished file in the cache counts as left behind by an interrupted process.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// Longest header line of a cache file that is read, in bytes. Lines contain addresses and tags.
+/// Longest header line of a cache file that is read, in bytes; a file with a longer one counts as damaged. Lines
+/// contain addresses and tags.
 const LONGEST_LINE: u64 = 1 << 14;
 const UNFINISHED: &str = "part";
 
@@ -49,7 +50,7 @@ pub fn default_folder() -> Option<PathBuf> {
     Some(user.join("cuzarr").join("chunks"))
 }
 
-/// Statistics of a cache of remote values: the number and size of its entries.
+/// Statistics of a cache of remote values: the number and the size of the values that it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
     /// Number of values and parts of values in the cache.
@@ -100,8 +101,8 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::StoreFailed, format!("cache '{}': {error}", path.display())).telling(error)
 }
 
-/// Writes a cache file with these header lines and bytes to `folder`, adds the right checksum of the lines, and reads
-/// it back.
+/// Writes a cache file from header lines and bytes to `folder`, adds the checksum of the lines, and reads the file
+/// back.
 pub fn read_entry(folder: &Path, lines: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let cache = Cache::new(folder.into(), "s3://b", 1 << 20).ok()?;
     let name = cache.name("k", ByteRange::Full);
@@ -116,7 +117,7 @@ pub fn read_entry(folder: &Path, lines: &[u8], bytes: &[u8]) -> Option<Vec<u8>> 
 /// A folder in which the bytes read from one bucket or host are kept.
 pub(crate) struct Cache {
     folder: PathBuf,
-    /// The bucket or host from which the cached bytes come.
+    /// The bucket or host whose bytes this cache keeps.
     place: String,
     most_bytes: u64,
     /// Bytes that this process has written to the cache since it last removed old files.
@@ -133,7 +134,7 @@ pub(crate) struct Name {
 
 /// A file of the cache whose header lines were read. Its bytes have not been read yet.
 pub(crate) struct Entry {
-    /// The bucket or host, the range and the key, separated by spaces.
+    /// The bucket or host, the range and the key that the cached bytes belong to, separated by spaces.
     place: String,
     pub(crate) etag: String,
     /// The version of the value, if the server identifies it by something besides the entity tag.
@@ -224,7 +225,7 @@ impl Cache {
 /// A reader of the header lines of a cache file, up to the line with their checksum.
 struct Lines {
     bytes: BufReader<File>,
-    /// All header lines that were read so far, for the checksum.
+    /// The bytes of all header lines that were read so far, of which the checksum is computed.
     head: Vec<u8>,
 }
 
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(read(&cache, "k"), Some(vec![7; 100]));
     }
 
-    /// Flips each bit of the header lines: such an entry does not count as one.
+    /// Flips each bit of a cache file's header lines; the file must then not count as an entry of the cache.
     #[test]
     fn entries_whose_lines_are_damaged_are_none() {
         let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ pub(crate) type Make = dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync;
 /// A bucket, container or web folder, with everything that a store must know about its server.
 pub(crate) struct Place {
     pub(crate) cloud: Cloud,
-    /// The address that error messages show, without query and credentials.
+    /// The server's address as error messages show it, without query and credentials.
     pub(crate) name: String,
     /// The address that identifies this bucket or folder, so that stores on the same data can be recognized. It is the
     /// same for all names of the place.
@@ -102,7 +102,7 @@ pub(crate) struct Client {
     known: Mutex<HashMap<Path, ObjectMeta>>,
 }
 
-/// Largest number of values whose size and version a client remembers.
+/// Largest number of values whose size and version a client remembers; those of further ones are not kept.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl Client {

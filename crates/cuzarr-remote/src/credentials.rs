@@ -35,8 +35,8 @@ impl fmt::Debug for Credentials {
 
 /// A source of credentials that the user's program provides.
 pub trait CredentialSource: Send + Sync {
-    /// Returns new credentials. This is called on a thread that may wait, and never twice at the same time for one
-    /// store.
+    /// Returns new credentials; called at first, and again before the old ones expire. This is called on a thread that
+    /// may wait, and never twice at the same time for one store.
     ///
     /// # Errors
     /// Any error. The request that needs the credentials fails with it.
@@ -94,8 +94,8 @@ impl Form for AzureCredential {
     }
 }
 
-/// A provider of credentials for a cloud's client, which gets the credentials from the user's source. It keeps
-/// credentials while they are valid.
+/// An `object_store` provider of a cloud's credentials, which gets them from the user's source. It keeps credentials
+/// while they are valid.
 pub(crate) struct Provider<C> {
     source: Arc<dyn CredentialSource>,
     current: Mutex<Option<(Arc<C>, Option<SystemTime>)>>,

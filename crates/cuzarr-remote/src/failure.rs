@@ -5,13 +5,13 @@ use std::fmt;
 use cuzarr::{Error, ErrorKind};
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Longest part of a server's error text that an error message repeats, in characters.
+/// Longest part of a server's error text that an error message repeats, in characters; the rest is cut off.
 const LONGEST_ANSWER: usize = 300;
 
 /// A server's answer that refuses a range request, and that clients would report as some other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeRefusal {
-    /// The server ignores the requested range and sends the whole value.
+    /// The server ignores the range that a request asks for, and sends the whole value.
     Ignored,
     /// The requested range does not begin inside the value.
     Unsatisfiable,

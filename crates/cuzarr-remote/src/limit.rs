@@ -26,8 +26,8 @@ pub(crate) const MOST_BYTES: u64 = 512 << 20;
 pub(crate) const FIRST_REQUESTS: usize = 64;
 /// Lower bound for the number of requests that a host may have to answer at a time, however often it refuses.
 const FEWEST_REQUESTS: usize = 4;
-/// Fractions of refused requests at which the limit of requests for a host changes. Above the first, a host gets fewer
-/// requests; below the second, it may get more.
+/// Fractions of refused requests at which the number of requests that a host gets at a time changes. Above the first, a
+/// host gets fewer requests; below the second, it may get more.
 const MANY_REFUSED: f64 = 0.2;
 const FEW_REFUSED: f64 = 0.1;
 /// A host or its network counts as busy if answers begin later than this many times the best mean time.
@@ -48,7 +48,7 @@ pub(crate) struct Limit {
     /// Places for requests that the host has to answer at the same time; each request needs one. Code that takes a
     /// place forgets the permit, and returns the place by [`Limit::give_back`].
     requests: Semaphore,
-    /// Places for refused requests only: they were given back while a refused request waited to be sent again.
+    /// Places that only refused requests may take: each was given back while a refused request waited to be sent again.
     again: Semaphore,
     bytes: Semaphore,
     most_requests: usize,
@@ -281,7 +281,7 @@ impl Slot {
         self.limit.round_trip().saturating_mul(longer).min(LONGEST_PAUSE)
     }
 
-    /// Waits, after the pause, until the request may be sent again.
+    /// Waits, after the pause that followed a refusal, until the request may be sent again.
     pub(crate) async fn resume(&self) -> Result<()> {
         if !self.is_held.load(Ordering::Relaxed) {
             self.limit.take_again().await?;

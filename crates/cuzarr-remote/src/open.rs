@@ -38,7 +38,7 @@ const CLOUDS: [(&str, Cloud); 9] = [
     ("https", Cloud::Http),
 ];
 
-/// The URL schemes that this crate opens:
+/// The URL schemes that this crate opens, such as `s3` and `https`.
 pub const SCHEMES: [&str; 9] = {
     let mut schemes = [""; 9];
     let mut at = 0;

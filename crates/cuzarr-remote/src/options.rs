@@ -460,7 +460,7 @@ impl Settings {
         Ok(timeout)
     }
 
-    /// Refuses the options that are left: no code has used them.
+    /// Returns an error if options are left that no code has used, because the cloud does not have them.
     ///
     /// # Errors
     /// `InvalidArgument`; the error lists the known options.
@@ -468,7 +468,7 @@ impl Settings {
         self.values.keys().next().map_or(Ok(()), |name| Err(unknown(&[self.cloud], name)))
     }
 
-    /// Returns the options that are left as keys for an `object_store` builder.
+    /// Returns the options that are left, with their names converted to keys for an `object_store` builder.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown name; the error lists the known names.

@@ -1,4 +1,5 @@
-//! Reads keys from a profile in `~/.aws`. The crate object_store does not read profiles.
+//! Reads access keys and settings from a profile of the AWS configuration in `~/.aws`. The crate object_store does not
+//! read profiles.
 //!
 //! Only profiles with plain keys are supported. Others (roles, single sign-on, processes) need AWS's own library, which
 //! would add some forty crates. The error for them names the command that exports their keys.

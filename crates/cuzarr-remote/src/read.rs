@@ -39,7 +39,7 @@ const VALUE_PART_BYTES: u64 = 8 << 20;
 /// request.
 pub(crate) const SPAN_PART_BYTES: u64 = 16 << 20;
 
-/// Returns the largest number of bytes of this range that one request reads.
+/// Returns the largest number of bytes of a range that one HTTP request reads.
 fn part_bytes(range: ByteRange) -> u64 {
     match range {
         ByteRange::Span { .. } => SPAN_PART_BYTES,
@@ -90,7 +90,7 @@ struct Left {
     none: Notify,
 }
 
-/// One read request of a batch.
+/// One read request of a batch of requests, with the receiver of its bytes.
 struct Item {
     store: Arc<str>,
     batch: Arc<[ReadRequest]>,
@@ -268,7 +268,8 @@ async fn find(client: &Client, request: &ReadRequest) -> (Option<Entry>, Option<
 /// The outcome of filling memory from an entry of the cache.
 enum Cached {
     Filled(Box<dyn Lease>),
-    /// The bytes of the cache entry are damaged. The memory was already lent, unless the size was wrong.
+    /// The bytes of the cache entry are damaged, so that the value must be requested from the server. The memory was
+    /// already lent, unless the size was wrong.
     Damaged(Option<Box<dyn Lease>>),
 }
 
@@ -419,7 +420,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Returns the rest of this memory, after its first `first` bytes.
+    /// Returns the part of this memory that follows its first `first` bytes.
     fn behind(self, first: usize) -> Memory<'a> {
         match self {
             Memory::Bytes(bytes) => Memory::Bytes(&mut bytes[first..]),
@@ -433,9 +434,9 @@ struct Source<'a> {
     client: &'a Client,
     path: &'a Path,
     meta: &'a ObjectMeta,
-    /// Largest number of bytes that one request reads.
+    /// Largest number of bytes that one HTTP request for this value reads.
     part_bytes: u64,
-    /// Whether ranges are requested, and not the whole value.
+    /// Whether HTTP requests ask for ranges of the value, and not for the whole value.
     is_ranged: bool,
 }
 
@@ -453,7 +454,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Fills memory with the bytes that one request returns, and returns their number.
+    /// Fills memory with the bytes that one HTTP request returns, and returns the number of these bytes.
     async fn fill_part(&self, range: Range<u64>, memory: &mut Memory<'_>) -> Result<usize> {
         let start = range.start;
         let body = self.request(range).await?;

@@ -13,7 +13,8 @@ use cuzarr::device::PerProcess;
 use cuzarr::{Error, ErrorKind, Result};
 use tokio::task::AbortHandle;
 
-/// Largest number of threads for requests to servers. They copy bytes from connections; one thread copies about 5 GB/s.
+/// Largest number of threads that make requests to servers. They copy bytes from connections; one thread copies about 5
+/// GB/s.
 const MOST_THREADS: usize = 16;
 
 thread_local! {
@@ -25,7 +26,7 @@ thread_local! {
 pub(crate) struct Runtime {
     process: u32,
     threads: tokio::runtime::Runtime,
-    /// The limit of unanswered requests for each host, shared by all stores on that host.
+    /// For each host, the limit of unanswered requests that all stores on that host share.
     hosts: Mutex<HashMap<(String, usize, u64), Weak<Limit>>>,
 }
 
@@ -76,14 +77,15 @@ impl Runtime {
         limit
     }
 
-    /// Starts work on the threads for requests, and does not wait for it. The returned handle can abort it.
+    /// Starts work on the process's threads for requests to servers, and does not wait for it. The returned handle can
+    /// abort it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.threads.spawn(work).abort_handle()
     }
 
-    /// Runs work on the threads for requests, and waits for its result. The calling thread may belong to any runtime. A
-    /// thread of this runtime first hands over its other tasks. (After a failed read, such a thread requests the size
-    /// of the value.)
+    /// Runs work on the process's threads for requests to servers, and waits for its result. The calling thread may
+    /// belong to any runtime. A thread of this runtime first hands over its other tasks. (After a failed read, such a
+    /// thread requests the size of the value.)
     ///
     /// # Errors
     /// Those of the work.

@@ -14,8 +14,8 @@ pub fn registry() -> Registry {
     registry_with(StorageOptions::from_environment())
 }
 
-/// Like [`registry`], but every remote store is opened with these options. Every scheme refuses an option that no
-/// scheme knows.
+/// Returns a registry like [`registry`], which opens every remote store with these options. Every scheme refuses an
+/// option that no scheme knows.
 pub fn registry_with(options: StorageOptions) -> Registry {
     let options = Arc::new(options);
     let (of_tables, of_repositories) = (Arc::clone(&options), Arc::clone(&options));

@@ -242,7 +242,7 @@ impl fmt::Display for RemoteStore {
     }
 }
 
-/// Shows only the address, never credentials.
+/// Shows only the store's address, never the credentials.
 impl fmt::Debug for RemoteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemoteStore('{self}')")

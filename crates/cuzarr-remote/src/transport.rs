@@ -18,17 +18,17 @@ use crate::failure::RangeRefusal;
 use crate::limit::{Limit, Slot};
 use crate::web::Web;
 
-/// Longest pause before a retry, if the server asks for one.
+/// Longest pause before a retry; a server that asks for a longer one gets this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// The pause after a refused request that does not count towards its host's limit, such as a listing.
 const PLAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Speed in bytes per second that an upload must have, or it times out. The time that it takes is added to the time
+/// Least speed of an upload in bytes per second; a slower one times out. The time that it takes is added to the time
 /// limit of a request.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Counters of the HTTP requests that a task makes and of the bytes that it receives.
+/// Counters to which the HTTP requests of a task and the bytes that it receives are added.
 #[derive(Clone)]
 pub(crate) struct Call {
     limit: Arc<Limit>,
@@ -50,7 +50,7 @@ impl Call {
         CALL.scope(self, work).await
     }
 
-    /// Counts bytes of an answer that the current task has received.
+    /// Adds to the task's counters the size of bytes of an answer that the task has received.
     pub(crate) fn received(size_bytes: usize) {
         let _ = CALL.try_with(|call| call.traffic.as_ref().map(|traffic| traffic.received(size_bytes as u64)));
     }

@@ -30,13 +30,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 use tokio::sync::Semaphore;
 
-/// Largest number of redirections that are followed for one request.
+/// Largest number of redirections that are followed for one request; with more, the request fails.
 const MOST_REDIRECTIONS: usize = 10;
 
-/// Number of answers without a length whose bytes are collected in memory at the same time.
+/// Number of answers without a length that are collected in memory at the same time; further ones wait.
 const UNSIZED_AT_ONCE: u64 = 8;
 
-/// Number of bytes of a failed answer's text that are kept.
+/// Number of bytes of a failed answer's text that are kept for the error message; the rest is dropped.
 const FAILURE_BYTES: usize = 16 << 10;
 
 /// A weak entity tag of a server's answer, passed on beside the answer instead of in its headers. The client would
@@ -46,7 +46,7 @@ pub(crate) struct WeakTag(pub(crate) String);
 
 type Answer = std::result::Result<HttpResponse, HttpError>;
 
-/// A function that checks an address before a redirection to it is followed.
+/// A function that checks the address of a redirection before a client follows it.
 pub(crate) type RedirectCheck = dyn Fn(&str) -> Result<()> + Send + Sync;
 
 /// Settings of requests to a web server that object_store's clients do not have.
@@ -101,8 +101,8 @@ impl Web {
         builder.build()
     }
 
-    /// Sends a request, and follows redirections. If `HEAD` does not give the size of a value, another request finds
-    /// it.
+    /// Sends a request to the web server, and follows redirections. If `HEAD` does not give the size of a value,
+    /// another request finds it.
     pub(crate) async fn execute(&self, client: &HttpClient, mut request: HttpRequest) -> Answer {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let again = (request.method() == Method::HEAD).then(|| request.clone());

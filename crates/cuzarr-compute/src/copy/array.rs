@@ -51,13 +51,13 @@ pub struct Copy {
     passes: Vec<Pass>,
     begin: Begin,
     shrink: Option<Shrink>,
-    /// Selects the elements of the source to copy; `None` means all.
+    /// The selection of source elements that are copied; `None` means all.
     select: Option<Selection>,
     /// Options of the target array, such as its memory limit and cancellation; the copy obeys them too.
     options: ArrayOptions,
 }
 
-/// The first action of a copy at its target, such as deleting an older array there, before elements are copied.
+/// How a copy or a computation begins at its target: with nothing there, by deleting an older node, or by going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     Fresh,
@@ -160,7 +160,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Returns the passes of the copy; none if the copy is already complete.
+    /// Returns the passes of the copy (each goes once through all elements); none if the copy is already complete.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
@@ -322,7 +322,7 @@ impl Copy {
             .with_hint("raise the memory limit, or write smaller chunks or shards"))
     }
 
-    /// Restores the passes from what the checkpoint of an interrupted copy recorded.
+    /// Restores the passes of an interrupted copy from the notes in its checkpoint.
     fn planned_before(&self, noted: Vec<PassNote>, most_bytes: u64) -> Result<Vec<Pass>> {
         let mut steps = vec![self.source.clone(), self.target.clone()];
         if let [first, _] = &noted[..] {

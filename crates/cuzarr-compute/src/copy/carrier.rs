@@ -1,4 +1,4 @@
-//! Carriers: they copy the regions of a pass, on this machine or elsewhere.
+//! Carriers: code that copies the regions of an array for a copy, on this machine or elsewhere.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use cuzarr::store::Store;
 /// number of finished regions of the pass once that box is copied.
 pub type Rest<'a> = dyn Iterator<Item = Result<(Region, Option<u64>)>> + 'a;
 
-/// Carries out the passes of a copy: in this process, or on other machines. The copy decides what is copied, and
-/// records its progress. The carrier decides where the work is done. Every box of a pass consists of whole stored
+/// Code that carries out the passes of a copy: in this process, or on other machines. The copy decides what is copied,
+/// and records its progress. The carrier decides where the work is done. Every box of a pass consists of whole stored
 /// objects. So boxes may be copied at the same time, and more than once.
 pub trait Carrier {
     /// Called before anything is written or deleted: refuses options or a target's store that this carrier cannot work

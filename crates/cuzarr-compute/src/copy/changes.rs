@@ -25,7 +25,7 @@ pub type NamedExtents = BTreeMap<String, Option<u64>>;
 /// `None` keeps the source's setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// The Zarr format of the copy.
+    /// The Zarr format in which the copy is stored; `None` keeps the source's format.
     pub zarr_format: Option<ZarrFormat>,
     /// Elements of a chunk along each dimension; `None` means the whole dimension.
     pub chunks: Option<Vec<Option<u64>>>,
@@ -449,7 +449,7 @@ pub fn codecs_from_json(text: &str) -> Result<Vec<Extension>> {
     parse_codecs(&codecs, "codecs")
 }
 
-/// The chunk shape, shard shape and, in v3, the codecs of an array.
+/// How an array is stored: its chunk shape, its shard shape and, in v3, its codecs.
 struct Stored {
     chunk: Vec<u64>,
     shard: Option<Vec<u64>>,
@@ -489,7 +489,7 @@ fn parse_named(extents: &Map<String, Value>) -> Result<NamedExtents> {
     named.collect()
 }
 
-/// Returns the extents `own`, but with the extents from `named` for the dimensions that have one there.
+/// Returns the extents `own`, with those replaced for which `named` has an extent under the dimension's name.
 ///
 /// # Errors
 /// `InvalidArgument` for a name that no dimension or several dimensions have.

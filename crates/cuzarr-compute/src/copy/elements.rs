@@ -84,7 +84,7 @@ pub fn copy_elements(source: &Array, target: &Array, progress: Tell<'_>) -> Resu
     })
 }
 
-/// Returns the type that elements are converted to; `None` if source and target have the same type.
+/// Returns the type to which a copy converts elements; `None` if source and target have the same type.
 fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     let number = |data_type: &DataType| {
         let is_time = matches!(data_type, DataType::DateTime64 { .. } | DataType::TimeDelta64 { .. });
@@ -100,8 +100,8 @@ fn conversion(source: &DataType, target: &DataType) -> Result<Option<DType>> {
     }
 }
 
-/// Returns the bytes of one element in memory, for the larger of the two types. For elements of variable length this is
-/// the average over the first object, but at least an assumed size.
+/// Returns the size in bytes of one copied element in memory, in the larger of the source's and the target's type. For
+/// elements of variable length this is the average over the first object, but at least an assumed size.
 fn copied_element_bytes(source: &Array, target: &Array) -> Result<u64> {
     let least = element_bytes(source).max(element_bytes(target));
     if source.metadata().data_type().size_bytes().is_some() {

@@ -280,7 +280,7 @@ fn open_group(store: &Arc<dyn Store>, path: &str, options: &node::ArrayOptions) 
     Group::open(Arc::clone(store), path, None, Consolidation::WhenPresent, options.clone())
 }
 
-/// Makes the node at a path below a group from its metadata.
+/// Makes the array or group at a path below a group from its metadata.
 ///
 /// # Errors
 /// `UnsupportedFeature` and others for an array whose elements cannot be read.

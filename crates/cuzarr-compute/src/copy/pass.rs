@@ -28,9 +28,9 @@ pub struct Pass {
     /// How many times each byte of the source is read, on average.
     pub reads: f64,
     pub(super) shrink: Option<Shrink>,
-    /// Selects the elements of the source to copy; `None` means all.
+    /// The selection of source elements that the pass copies; `None` means all.
     pub(super) select: Option<Selection>,
-    /// The type that elements are converted to; `None` if source and target have the same type.
+    /// The type to which the pass converts elements; `None` if source and target have the same type.
     pub(super) cast: Option<DType>,
 }
 
@@ -113,7 +113,7 @@ impl Pass {
         self.select.as_ref()
     }
 
-    /// Tells the meter how many regions and bytes this pass still has to copy.
+    /// Adds the regions and bytes that this pass still has to copy to the totals of the progress meter.
     pub(super) fn announce(&self, meter: &Meter<'_>) {
         let regions = self.regions.len();
         let share = 1.0 - self.finished as f64 / regions.max(1) as f64;

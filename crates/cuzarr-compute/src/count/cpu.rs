@@ -144,12 +144,12 @@ impl Counter<'_> {
 /// A table that speeds up the search for the bin in which a key lies. It is indexed by the first bits of a key's
 /// distance from the first edge, which leaves few edges to compare with.
 struct BinTable<'a> {
-    /// The lower edge of each bin.
+    /// The key of each bin's lower edge.
     lower: &'a [u64],
     first: u64,
     last: u64,
     shift: u32,
-    /// For each entry of the table, the number of bins whose lower edge is at or below its first key.
+    /// For each entry of the table, the number of bins whose lower edge is at or below the first key of that entry.
     starts: Vec<usize>,
 }
 

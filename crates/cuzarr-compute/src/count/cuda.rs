@@ -23,7 +23,7 @@ const BLOCKS_EACH: u64 = 6;
 /// Number of blocks that are launched for each multiprocessor if there are few bins. Some wait for others, so there are
 /// more than run at the same time.
 const BIN_BLOCKS_EACH: u64 = 16;
-/// Largest number of bins of one result element that a block counts in shared memory: `CUZARR_FEW_BINS`.
+/// Largest number of bins of one result element that a block of threads counts in shared memory: `CUZARR_FEW_BINS`.
 const FEW_BINS: usize = defined(COUNT_TEXT, "CUZARR_FEW_BINS") as usize;
 
 /// How a kernel maps elements to keys: the struct `Keys` of keys.cuh, in the same memory layout.

@@ -24,7 +24,8 @@ pub(crate) enum KeyKind {
 }
 
 impl Keys {
-    /// Returns the conversion for a type; `None` for complex numbers and types without arithmetic.
+    /// Returns the conversion of elements of type `dtype` to keys; `None` for complex numbers and types without
+    /// arithmetic.
     pub(crate) fn of(dtype: DType) -> Option<Keys> {
         let bits = 8 * dtype.size_bytes() as u32;
         let (kind, infinity) = match (dtype.kind(), bits) {

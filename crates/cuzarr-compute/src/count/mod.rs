@@ -14,24 +14,24 @@ use crate::program::Processor;
 use crate::reduce::view::View;
 use cuzarr::Result;
 
-/// Stands for an interval without keys, where otherwise the first key of an interval is given.
+/// The number that stands for an interval without keys, where otherwise the first key of an interval is given.
 pub(crate) const NO_INTERVAL: u64 = u64::MAX;
 
 /// The bins in which elements are counted, given by keys: integers that compare as the elements do. The counters of one
 /// element of the result lie together.
 #[derive(Clone, Debug)]
 pub(crate) enum Bins {
-    /// Counters for the bins between edges, which are given as ascending keys. A counter counts keys from its edge to
-    /// below the next edge; the last one includes its upper edge too.
+    /// Bins between edges, which are given as ascending keys. A counter counts keys from its edge to below the next
+    /// edge; the last one includes its upper edge too.
     Edges(Vec<u64>),
-    /// Counters for equal parts of key intervals; each element of the result has `intervals` such intervals. Each
-    /// interval has `2^bits` counters for `2^(bits + shift)` keys. It begins at a multiple of the number of keys, or is
-    /// [`NO_INTERVAL`].
+    /// Bins that divide intervals of keys into equal parts; each element of the result has `intervals` such intervals.
+    /// Each interval has `2^bits` counters for `2^(bits + shift)` keys. It begins at a multiple of the number of keys,
+    /// or is [`NO_INTERVAL`].
     Digits { lows: Vec<u64>, intervals: usize, shift: u32, bits: u32 },
 }
 
 impl Bins {
-    /// Number of counters for one element of the result.
+    /// Number of counters (one for each bin) for one element of the result.
     pub(crate) fn counters(&self) -> usize {
         match self {
             Bins::Edges(edges) => edges.len() - 1,

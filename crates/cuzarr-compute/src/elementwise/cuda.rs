@@ -10,7 +10,7 @@ use crate::program::Joint;
 use crate::program::cuda::{MOST_PARAMETER_BYTES, PACK_BYTES, address, most_blocks, threads};
 use cuzarr::{ErrorKind, Result};
 
-/// Largest number of elements that a thread loads, computes and stores together.
+/// Largest number of neighbouring elements that a GPU thread loads, computes and stores together.
 const MOST_LANES: usize = 4;
 
 impl ElementwiseKernel {

@@ -19,7 +19,7 @@ use crate::expression::broadcast;
 use crate::regions::memory_shape;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Default number of threads in a block.
+/// Number of threads in a block of an element-wise kernel, unless the caller gives another one.
 const THREADS: u32 = 256;
 
 /// A CUDA kernel that computes one C++ expression of the user for each element of arrays, with broadcasting. Clones
@@ -98,12 +98,12 @@ impl From<bool> for ElementwiseArgument<'_> {
 pub struct ElementwiseCall<'a> {
     /// The value that the caller passes for each input of the kernel.
     pub inputs: &'a [ElementwiseArgument<'a>],
-    /// Arrays to write the outputs to; `None` allocates them. Outputs have the shape to which all inputs broadcast. An
-    /// output may be one of the inputs, but must not overlap other memory.
+    /// Arrays to which the kernel writes its outputs; `None` allocates new ones. Outputs have the shape to which all
+    /// inputs broadcast. An output may be one of the inputs, but must not overlap other memory.
     pub outputs: Option<&'a [&'a NdBuffer]>,
     /// Number of elements to compute, for a kernel whose arrays are all `raw`, so that they have no common shape.
     pub size: Option<usize>,
-    /// Number of threads in a block.
+    /// Number of threads in a block of the kernel's launch.
     pub block_threads: u32,
 }
 
@@ -229,8 +229,8 @@ impl ElementwiseKernel {
         Ok(Bound { types, shape, operands, in_place })
     }
 
-    /// Returns the element type that each letter in the parameters stands for. The first array with that letter
-    /// decides.
+    /// Returns for each letter in the kernel's parameters, such as `T`, the element type that it stands for in this
+    /// call. The first array with that letter decides.
     fn types(&self, passed: &[(&Parameter, ElementwiseArgument<'_>)]) -> Result<Vec<(char, DType)>> {
         let mut types: Vec<(char, DType)> = Vec::new();
         for arrays in [true, false] {
@@ -381,7 +381,7 @@ fn overlap(a: &NdBuffer, b: &NdBuffer) -> bool {
     !a.is_empty() && !b.is_empty() && first < second_end && second < first_end
 }
 
-/// Whether two elements of the array may share memory.
+/// Whether two elements of an output array may share memory, so that writing one changes the other.
 fn overlaps_itself(array: &NdBuffer) -> bool {
     let axes = array.shape().iter().zip(array.strides()).filter(|(extent, _)| **extent > 1);
     let mut axes: Vec<(usize, usize)> = axes.map(|(&extent, stride)| (stride.unsigned_abs(), extent)).collect();

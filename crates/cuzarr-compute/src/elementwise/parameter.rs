@@ -8,7 +8,7 @@ use cuzarr::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Element {
     Known(DType),
-    /// A letter such as `T`: the type is that of the argument.
+    /// The type is open: a letter such as `T` stands for the element type of the argument that is passed.
     Open(char),
 }
 
@@ -24,7 +24,7 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Whether `text` is a valid C++ name.
+/// Whether `text` is a valid C++ name for a kernel or a parameter.
 pub(super) fn is_name(text: &str) -> bool {
     let mut letters = text.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')

@@ -37,11 +37,11 @@ pub(super) struct Variant {
 /// Lines of the kernel's C++ text, grouped by where they stand in it.
 #[derive(Default)]
 struct Lines {
-    /// Declarations of the kernel's parameters.
+    /// C++ declarations of the kernel's parameters.
     declared: Vec<String>,
     /// Lines before the operation: they define the current element of each operand.
     element: Vec<String>,
-    /// Lines that define the operands for one of the elements that a thread loaded together. `load` and `store` have
+    /// C++ lines that define the operands for one of the elements that a thread loads together. `load` and `store` have
     /// the lines before and after.
     lane: Vec<String>,
     load: Vec<String>,

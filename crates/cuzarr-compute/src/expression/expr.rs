@@ -31,36 +31,37 @@ pub(crate) struct Node {
     is_in_memory: bool,
 }
 
-/// Largest number of operations that may be nested in an expression. A deeper one would overflow the stack when it is
-/// dropped.
+/// Largest number of operations that may be nested in an expression; deeper ones are refused. A deeper one would
+/// overflow the stack when it is dropped.
 const MOST_DEPTH: u32 = 2000;
 
-/// Largest number of running sums or products and flattened expressions that may be nested. Each level runs as a job
-/// inside the next level's job.
+/// Largest number of running sums or products and flattened expressions that may be nested; deeper ones are refused.
+/// Each level runs as a job inside the next level's job.
 const MOST_DERIVED: u32 = 32;
 
 pub(crate) enum Kind {
-    /// Elements that are already in memory.
+    /// The expression has these elements, which are already in memory.
     Buffer(NdBuffer),
-    /// Elements of an array in a store, or some of them.
+    /// The expression has all or some elements of an array in a store.
     Array(Box<View>),
-    /// One number, as the bytes of an element.
+    /// The expression is one number, given as the bytes of an element.
     Constant(Vec<u8>),
-    /// An operation on the elements of other expressions. Its operands already have the types that it computes in.
+    /// The expression applies an operation to the elements of other expressions. Its operands already have the types
+    /// that it computes in.
     Apply(Op, Vec<Expr>),
-    /// The elements of an expression, converted to another type.
+    /// The expression has the elements of another expression, converted to another type.
     Cast(Expr),
-    /// Several expressions, one after the other along a dimension.
+    /// The expression consists of several expressions, one after the other along a dimension.
     Joined(Joined),
-    /// The elements of an expression, arranged in one dimension.
+    /// The expression has the elements of another expression, arranged in one dimension.
     Flat(Flat),
-    /// Running sums or products along a dimension.
+    /// The expression has running sums or products of another expression along a dimension.
     Running(Running),
-    /// A result that is computed from many elements of an expression, such as a sum.
+    /// The expression is computed from many elements of another expression, such as its sum.
     Summary(Arc<dyn Summary>, Expr),
 }
 
-/// Expressions of one type, one after the other along a dimension.
+/// Several expressions of one element type, joined one after the other along a dimension.
 #[derive(Clone)]
 pub(crate) struct Joined {
     pub(crate) axis: usize,
@@ -90,19 +91,20 @@ pub type Parts<'a> = dyn Iterator<Item = Result<Vec<u8>>> + 'a;
 /// A function of many elements, such as a sum or quantiles, that an expression contains. In an expression it is
 /// computed before everything else.
 pub(crate) trait Summary: fmt::Debug + Send + Sync {
-    /// Returns the type and the shape of the result, for elements with the given type and shape.
+    /// Returns the type and the shape of the function's result, for elements with the given type and shape.
     ///
     /// # Errors
     /// `DTypeMismatch`, `InvalidArgument`.
     fn result(&self, dtype: DType, shape: &[u64]) -> Result<(DType, Vec<u64>)>;
 
-    /// Computes the result for the expression `of`, in new memory of the device.
+    /// Computes the function of all elements of the expression `of`, in new memory of the device.
     ///
     /// # Errors
     /// Those of [`Expr::compute`].
     fn compute(&self, of: &Expr, options: &ComputeOptions<'_>) -> Result<NdBuffer>;
 
-    /// Returns into how many parts the work can be divided for other processes; `None` if it cannot be divided.
+    /// Returns into how many parts the function's work can be divided for other processes; `None` if it cannot be
+    /// divided.
     ///
     /// # Errors
     /// Those of [`Expr::compute`] that appear before anything is read.
@@ -110,7 +112,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Computes the intermediate result of one part of the elements, as bytes.
+    /// Computes the function's intermediate result for one part of the elements, as bytes.
     ///
     /// # Errors
     /// Those of [`Expr::compute`]; `Unsupported` where there are no parts.
@@ -118,7 +120,7 @@ pub(crate) trait Summary: fmt::Debug + Send + Sync {
         Err(self.without_parts())
     }
 
-    /// Computes the result from the intermediate results of all parts, in host memory.
+    /// Computes the function's result from the intermediate results of all parts, in host memory.
     ///
     /// # Errors
     /// Those of the parts; `InvalidArgument` for bytes that are not such a part; `Unsupported` where there are no
@@ -153,7 +155,7 @@ pub(crate) fn axes_argument(axes: Option<&[usize]>) -> String {
 /// One operand of an operation: an expression, or a plain number.
 #[derive(Clone)]
 pub enum Operand {
-    /// An array expression.
+    /// An expression, whose elements the operation takes one by one.
     Expr(Expr),
     /// A plain number, which takes the type of the other operand.
     Weak(Weak),
@@ -490,7 +492,7 @@ pub(crate) fn negative_power() -> Error {
     Error::new(ErrorKind::InvalidArgument, message).with_hint("convert one of them to a float first")
 }
 
-/// Converts a number to the bytes of an element.
+/// Converts a plain number to the bytes of an element of type `dtype`.
 fn element(value: Weak, dtype: DType) -> Result<Vec<u8>> {
     let convert = |from: DType, bytes: &[u8]| -> Result<Vec<u8>> {
         let mut element = vec![0; dtype.size_bytes()];

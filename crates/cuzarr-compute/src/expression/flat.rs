@@ -40,7 +40,8 @@ impl Expr {
 }
 
 impl Flat {
-    /// Returns the flattened elements that `pick` chooses. The pick must fit the shape of this expression.
+    /// Returns those elements of the flattened expression that `pick` chooses. The pick must fit the shape of this
+    /// expression.
     ///
     /// # Errors
     /// `Unsupported` for elements that are not consecutive.

@@ -5,49 +5,50 @@ use cuzarr_device::{DType, DTypeKind};
 use super::promote::{float_of, promote, real_of, without_arithmetic};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The element types that an operation accepts, and the type that it gives. Operands are promoted to a common type
-/// first.
+/// The element types that an operation such as `add` accepts, and the element type of its result. Operands are promoted
+/// to a common type first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Accepts any numbers, including bools. For bools, addition means "or" and multiplication means "and".
+    /// The operation accepts any numbers, including bools. For bools, addition means "or" and multiplication means
+    /// "and".
     Number,
-    /// Accepts any numbers except bools.
+    /// The operation accepts any numbers except bools; `sign` also refuses complex ones.
     Signed,
-    /// Accepts any numbers, and converts bools to int8.
+    /// The operation accepts any numbers, and converts bools to int8.
     Wide,
-    /// Accepts real numbers, and converts bools to int8.
+    /// The operation accepts real numbers, and converts bools to int8.
     WideReal,
-    /// Accepts any numbers, and converts integers and bools to float64.
+    /// The operation accepts any numbers, and converts integers and bools to float64.
     Quotient,
-    /// Accepts real numbers, and converts integers and bools to floats.
+    /// The operation accepts real numbers, and converts integers and bools to floats.
     Real,
-    /// Accepts real numbers, and gives numbers of the same type, even for integers and bools.
+    /// The operation accepts real numbers, and gives numbers of the same type, even for integers and bools.
     Rounding,
-    /// Accepts real numbers, including bools.
+    /// The operation accepts real numbers, including bools.
     Ordered,
-    /// Accepts two real numbers, and gives a bool.
+    /// The operation accepts two real numbers, and gives a bool.
     Comparison,
-    /// Accepts any two numbers, and gives a bool.
+    /// The operation accepts any two numbers, and gives a bool.
     Equality,
-    /// Accepts any number, and gives a bool.
+    /// The operation accepts any number, and gives a bool.
     Test,
-    /// Accepts real numbers, and gives a bool.
+    /// The operation accepts real numbers, and gives a bool.
     SignTest,
-    /// Accepts truth values; numbers are converted to bool.
+    /// The operation accepts truth values, and converts numbers to bool.
     Logic,
-    /// Accepts integers and bools.
+    /// The operation accepts integers and bools.
     Bits,
-    /// Accepts integers, and converts bools to int8.
+    /// The operation accepts integers, and converts bools to int8.
     Shift,
-    /// Accepts any number; for a complex one, gives a real one.
+    /// The operation accepts any number, and gives a real one, even for a complex one.
     Part,
-    /// Accepts a condition and two numbers.
+    /// The operation accepts a condition and two numbers, one of which it chooses.
     Choice,
 }
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $variant:ident $name:literal $arity:literal $rule:ident;)*) => {
-        /// An operation on elements.
+        /// An operation on elements, such as an addition or a comparison.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Op {
@@ -76,21 +77,23 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Sum.
+    /// The sum of the two operands.
     Add "add" 2 Number;
-    /// Difference.
+    /// The first operand minus the second.
     Subtract "subtract" 2 Signed;
-    /// Product.
+    /// The product of the two operands.
     Multiply "multiply" 2 Number;
-    /// Quotient.
+    /// The first operand divided by the second.
     Divide "divide" 2 Quotient;
-    /// Quotient, rounded down. Integers divided by 0 give 0.
+    /// The first operand divided by the second, rounded down. Integers divided by 0 give 0.
     FloorDivide "floor_divide" 2 WideReal;
-    /// Remainder of a division whose quotient is rounded down. It has the divisor's sign.
+    /// The remainder of a division of the first operand by the second, whose quotient is rounded down. It has the
+    /// divisor's sign.
     Remainder "remainder" 2 WideReal;
-    /// Remainder of a division whose quotient is rounded towards 0. It has the dividend's sign.
+    /// The remainder of a division of the first operand by the second, whose quotient is rounded towards 0. It has the
+    /// dividend's sign.
     Fmod "fmod" 2 WideReal;
-    /// Power.
+    /// The first operand, raised to the power of the second.
     Power "power" 2 WideReal;
     /// The smaller operand; NaN if one is NaN.
     Minimum "minimum" 2 Ordered;
@@ -100,7 +103,7 @@ operations! {
     Fmin "fmin" 2 Ordered;
     /// The larger operand, ignoring NaN. If one is NaN, the other.
     Fmax "fmax" 2 Ordered;
-    /// The angle of the point (x, y). The first operand is y.
+    /// The angle of the point (x, y), where y is the first operand and x the second. The first operand is y.
     Arctan2 "arctan2" 2 Real;
     /// The hypotenuse of a right triangle whose legs are the operands.
     Hypot "hypot" 2 Real;
@@ -130,67 +133,68 @@ operations! {
     BitwiseOr "bitwise_or" 2 Bits;
     /// Bits that are set in exactly one operand.
     BitwiseXor "bitwise_xor" 2 Bits;
-    /// Bits shifted left; 0 for shifts beyond the type's width.
+    /// The bits of the first operand, shifted left by the second; 0 for shifts beyond the type's width.
     LeftShift "left_shift" 2 Shift;
-    /// Bits shifted right; only the sign remains for shifts beyond the type's width.
+    /// The bits of the first operand, shifted right by the second; only the sign remains for shifts beyond the type's
+    /// width.
     RightShift "right_shift" 2 Shift;
     /// The second operand where the first is true, else the third.
     Where "where" 3 Choice;
     /// The number with the opposite sign.
     Negative "negative" 1 Signed;
-    /// The absolute value.
+    /// The absolute value of the operand.
     Absolute "absolute" 1 Part;
-    /// -1, 0 or 1; NaN for NaN.
+    /// The sign of the operand: -1, 0 or 1; NaN for NaN.
     Sign "sign" 1 Signed;
-    /// The number times itself.
+    /// The operand times itself.
     Square "square" 1 Wide;
-    /// The complex conjugate.
+    /// The complex conjugate of the operand.
     Conjugate "conjugate" 1 Wide;
-    /// The real part.
+    /// The real part of a complex operand; any other operand itself.
     RealPart "real" 1 Part;
-    /// The imaginary part.
+    /// The imaginary part of a complex operand; 0 for any other operand.
     ImaginaryPart "imag" 1 Part;
-    /// Square root.
+    /// The square root of the operand.
     Sqrt "sqrt" 1 Real;
-    /// Cube root.
+    /// The cube root of the operand.
     Cbrt "cbrt" 1 Real;
-    /// eˣ.
+    /// eˣ, where x is the operand.
     Exp "exp" 1 Real;
-    /// 2ˣ.
+    /// 2ˣ, where x is the operand.
     Exp2 "exp2" 1 Real;
-    /// eˣ - 1.
+    /// eˣ - 1, where x is the operand.
     Expm1 "expm1" 1 Real;
-    /// Natural logarithm.
+    /// The natural logarithm of the operand.
     Log "log" 1 Real;
-    /// Logarithm to the base 2.
+    /// The logarithm of the operand to the base 2.
     Log2 "log2" 1 Real;
-    /// Logarithm to the base 10.
+    /// The logarithm of the operand to the base 10.
     Log10 "log10" 1 Real;
-    /// The natural logarithm of 1 + x.
+    /// The natural logarithm of 1 + x, where x is the operand.
     Log1p "log1p" 1 Real;
-    /// Sine.
+    /// The sine of the operand, an angle in radians.
     Sin "sin" 1 Real;
-    /// Cosine.
+    /// The cosine of the operand, an angle in radians.
     Cos "cos" 1 Real;
-    /// Tangent.
+    /// The tangent of the operand, an angle in radians.
     Tan "tan" 1 Real;
-    /// Inverse sine.
+    /// The inverse sine of the operand, in radians.
     Arcsin "arcsin" 1 Real;
-    /// Inverse cosine.
+    /// The inverse cosine of the operand, in radians.
     Arccos "arccos" 1 Real;
-    /// Inverse tangent.
+    /// The inverse tangent of the operand, in radians.
     Arctan "arctan" 1 Real;
-    /// Hyperbolic sine.
+    /// The hyperbolic sine of the operand.
     Sinh "sinh" 1 Real;
-    /// Hyperbolic cosine.
+    /// The hyperbolic cosine of the operand.
     Cosh "cosh" 1 Real;
-    /// Hyperbolic tangent.
+    /// The hyperbolic tangent of the operand.
     Tanh "tanh" 1 Real;
-    /// Inverse hyperbolic sine.
+    /// The inverse hyperbolic sine of the operand.
     Arcsinh "arcsinh" 1 Real;
-    /// Inverse hyperbolic cosine.
+    /// The inverse hyperbolic cosine of the operand.
     Arccosh "arccosh" 1 Real;
-    /// Inverse hyperbolic tangent.
+    /// The inverse hyperbolic tangent of the operand.
     Arctanh "arctanh" 1 Real;
     /// The number, rounded down.
     Floor "floor" 1 Rounding;
@@ -206,7 +210,7 @@ operations! {
     IsInf "isinf" 1 Test;
     /// Whether the number is neither infinite nor NaN.
     IsFinite "isfinite" 1 Test;
-    /// Whether the sign bit is set.
+    /// Whether the sign bit of the number is set.
     SignBit "signbit" 1 SignTest;
     /// Whether the operand is false.
     LogicalNot "logical_not" 1 Logic;
@@ -217,14 +221,15 @@ operations! {
 /// The types of an operation's operands and of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// The type that each operand is converted to.
+    /// The type to which each operand is converted before the operation.
     pub(crate) inputs: Vec<DType>,
-    /// The type of the result.
+    /// The type of the operation's result.
     pub(crate) output: DType,
 }
 
 impl Op {
-    /// Returns the operation with a NumPy name. Short names of NumPy and the array API (`asin`, `pow`) are known too.
+    /// Returns the operation that has the name `name` in NumPy. Short names of NumPy and the array API (`asin`, `pow`)
+    /// are known too.
     pub fn named(name: &str) -> Option<Op> {
         let name = match name {
             "asin" => "arcsin",
@@ -259,8 +264,8 @@ impl Op {
         matches!(self.rule(), Rule::Comparison | Rule::Equality)
     }
 
-    /// Returns the types of operands and result, if the operands were promoted to `dtype` together. `separate` are the
-    /// operands' own types; `None` for numbers without a type.
+    /// Returns the types of this operation's operands and result, if the operands were promoted to `dtype` together.
+    /// `separate` are the operands' own types; `None` for numbers without a type.
     ///
     /// # Errors
     /// `DTypeMismatch` when the operation is not defined for these types.

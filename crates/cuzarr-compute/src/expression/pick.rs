@@ -15,9 +15,9 @@ use crate::regions::memory_shape;
 pub enum Along {
     /// The pick chooses a single index. The result lacks the dimension.
     Index(u64),
-    /// `count` indices at equal distances: `start`, `start + step`, ….
+    /// The pick chooses `count` indices at equal distances: `start`, `start + step`, ….
     Range {
-        /// Index of the first element.
+        /// The first of the indices that are chosen.
         start: u64,
         /// Number of indices that are chosen.
         count: u64,
@@ -31,9 +31,9 @@ pub enum Along {
 /// Where a dimension of the picked elements comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickedDim {
-    /// The dimension of the source with this index.
+    /// The result's dimension is the dimension of the source with this index.
     Source(usize),
-    /// A new dimension with this extent, along which elements repeat.
+    /// The result's dimension is a new one with this extent, along which elements repeat.
     New(u64),
 }
 

@@ -7,11 +7,11 @@ use cuzarr::{Error, ErrorKind, Result};
 /// A number without its own type, like a Python number. It takes the type of the other operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weak {
-    /// An integer.
+    /// The number is an integer, like Python's `int`.
     Int(i128),
-    /// A float.
+    /// The number is a float, like Python's `float`.
     Float(f64),
-    /// A complex number: real and imaginary part.
+    /// The number is complex, with a real and an imaginary part, like Python's `complex`.
     Complex(f64, f64),
 }
 

@@ -110,7 +110,7 @@ impl Running {
         Ok(elements.scan_behind(self.axis, self.scan, before)?)
     }
 
-    /// Returns NumPy's name of the function.
+    /// Returns NumPy's name of the function that this expression computes: `cumsum` or `cumprod`.
     pub(crate) fn name(&self) -> &'static str {
         match self.scan {
             Scan::Sum => "cumsum",
@@ -118,7 +118,7 @@ impl Running {
         }
     }
 
-    /// Returns the size of the type in which elements are combined, in bytes.
+    /// Returns the size in bytes of the type in which running sums or products are computed.
     pub(crate) fn working_bytes(&self) -> u64 {
         match self.of.dtype().kind() {
             DTypeKind::Complex => DType::COMPLEX128.size_bytes() as u64,

@@ -12,7 +12,8 @@ use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
 
 impl Expr {
-    /// Makes the expression for those elements that `pick` chooses. Only inputs of these elements are read.
+    /// Makes an expression for those elements of this expression that `pick` chooses. Only inputs of these elements are
+    /// read.
     ///
     /// # Errors
     /// `SelectionInvalid` if the pick does not fit; what the device of operands in memory reports.

@@ -1,4 +1,5 @@
-//! Views of arrays in stores. Expressions read arrays through them.
+//! Views: some or all elements of an array in a store, as an input of an expression. Expressions read arrays through
+//! them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl View {
         View { array: self.array.clone(), what }
     }
 
-    /// Returns the shape of the view.
+    /// Returns the shape of the view: the extent of each of its dimensions.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match &self.what {
             What::All => self.array.shape().to_vec(),
@@ -117,7 +118,7 @@ impl View {
         }
     }
 
-    /// Reads the elements in a region of the view from the store.
+    /// Reads the elements in a region of the view from the array's store.
     ///
     /// # Errors
     /// Those of [`Array::read_buffer`].

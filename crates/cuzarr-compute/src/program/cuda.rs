@@ -22,7 +22,7 @@ const HEADERS: &[Header] = &[header!("program/arithmetic.cuh")];
 
 /// Number of bytes that a GPU thread loads or stores at once.
 pub(crate) const PACK_BYTES: usize = 16;
-/// Largest size of a kernel's parameters, in bytes.
+/// Largest size in bytes of a kernel's parameters; an expression that needs more is refused.
 pub(crate) const MOST_PARAMETER_BYTES: usize = 4000;
 const THREADS: u32 = 256;
 /// Largest number of thread blocks in a launch. Beyond it, threads take more elements instead.

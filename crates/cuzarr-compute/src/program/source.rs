@@ -14,10 +14,10 @@ use crate::expression::Op;
 /// How a kernel's operands lie in memory, which determines its text together with the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// Operands whose elements are packed in C order. A thread takes `lanes` elements at once; `single` tells which
-    /// inputs are single elements.
+    /// All operands are packed in C order, like the result, or are a single element. A thread takes `lanes` elements at
+    /// once; `single` tells which inputs are single elements.
     Packed { lanes: usize, single: Vec<bool> },
-    /// Operands with strides over `rank` dimensions. With `wide`, element numbers need 64 bits.
+    /// Some operands have strides, over `rank` dimensions. With `wide`, element numbers need 64 bits.
     Strided { rank: usize, wide: bool },
 }
 

@@ -28,23 +28,23 @@ pub(crate) struct Step {
     pub(crate) action: Action,
     /// Numbers of the steps whose values this step takes.
     pub(crate) arguments: Vec<usize>,
-    /// The type in which the step's value is computed. It is never a 2-byte float.
+    /// The element type in which the step's value is computed. It is never a 2-byte float.
     pub(crate) lane: DType,
 }
 
 /// The action of one step of a program, such as a conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Loads elements of the input with this number.
+    /// Loads an element of the program's input with this number.
     Input(usize),
-    /// Gives the same constant for every element; its value as bytes.
+    /// Gives the same constant, whose value is given as bytes, for every element.
     Constant(Vec<u8>),
     Apply(Op),
-    /// Converts a value to another type.
+    /// Converts the value of an earlier step to another type.
     Cast,
-    /// Rounds to a 2-byte float type, and converts back to binary32.
+    /// Rounds a value to a 2-byte float type, and converts it back to binary32.
     Round(DType),
-    /// Replaces every NaN by the one with the standard bits.
+    /// Replaces every NaN by the NaN with the standard bits.
     Canonical,
 }
 
@@ -53,13 +53,13 @@ pub(crate) enum Action {
 pub(crate) enum Input {
     Buffer(NdBuffer),
     Array(Box<View>),
-    /// Elements of several other expressions, one after the other.
+    /// The input consists of several other expressions, one after the other.
     Joined(Joined),
-    /// Elements of another expression, arranged in one dimension.
+    /// The input has the elements of another expression, arranged in one dimension.
     Flat(Flat),
-    /// Running sums or products of another expression.
+    /// The input has running sums or products of another expression.
     Running(Running),
-    /// The result of a summary (such as a sum) of another expression. It is computed before anything else.
+    /// The input is the result of a summary (such as a sum) of another expression. It is computed before anything else.
     Reduced(Expr, Arc<dyn Summary>),
 }
 
@@ -114,7 +114,8 @@ impl Input {
     }
 }
 
-/// Largest number of steps in a program. Nobody writes longer programs by hand, and compilers take long for them.
+/// Largest number of steps in a program; an expression that needs more is refused. Nobody writes longer programs by
+/// hand, and compilers take long for them.
 const MOST_STEPS: usize = 4096;
 
 struct Lowering {

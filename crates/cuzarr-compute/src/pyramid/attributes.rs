@@ -15,7 +15,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// distinguish neighbouring ones.
 const COLOURS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
 
-/// Largest number of elements along a dimension that are read to find a channel's contrast limits.
+/// Largest number of elements along a dimension that are read to find a channel's contrast limits; others are skipped.
 const MOST_LOOKED_AT: u64 = 256;
 
 /// An image from which the OME-Zarr attributes of a pyramid's group are made.

@@ -7,7 +7,7 @@ use cuzarr::{Error, ErrorKind, Result};
 /// A pyramid gets no further level once no spatial dimension is longer than this.
 const SMALL_EXTENT: u64 = 256;
 
-/// Largest number of levels of a pyramid.
+/// Largest number of levels of a pyramid; a caller that asks for more gets an error.
 pub(super) const MOST_LEVELS: usize = 16;
 
 /// Largest number of elements that are combined into one: the limit of `cuzarr_device::downsample`.

@@ -168,13 +168,13 @@ impl Pyramid {
         Ok(pyramid)
     }
 
-    /// Returns the shape of each level.
+    /// Returns the shape of each level of the pyramid.
     pub fn shapes(&self) -> Vec<Vec<u64>> {
         self.levels.iter().map(|level| level.shape().to_vec()).collect()
     }
 
-    /// Returns the plan as JSON: the levels, the attributes that the group will have, and the plans of labels. Contrast
-    /// limits of channels are left out, because they are not known yet.
+    /// Returns the plan of the pyramid as JSON: its levels, the attributes of the group, and the plans of labels.
+    /// Contrast limits of channels are left out, because they are not known yet.
     pub fn to_json(&self) -> Value {
         let level = |(number, level): (usize, &ArrayMetadata)| json!({"path": number.to_string(), "shape": level.shape(), "chunk_shape": level.chunk_grid().chunk_shape()});
         let channels = self.options.channels.as_ref().map(|channels| json!({ "channels": channels }));
@@ -337,8 +337,8 @@ impl Pyramid {
         Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("overwrite it, or choose another place"))
     }
 
-    /// Returns the attribute that marks the group as unfinished. It records every option, including those that were
-    /// chosen here.
+    /// Returns the attribute that marks the group as a pyramid that is not completely written yet. It records every
+    /// option, including those that were chosen here.
     fn mark(&self) -> Mark {
         let given = &self.options;
         let mut options = given.changes.to_json();

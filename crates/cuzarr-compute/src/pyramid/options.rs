@@ -1,4 +1,4 @@
-//! Settings of pyramids.
+//! Settings for making multiscale pyramids of images.
 
 use cuzarr_device::downsample::Downsampling;
 use serde_json::{Map, Value};
@@ -81,11 +81,11 @@ pub struct PyramidOptions {
     /// Channels as in the member `omero`: objects with `label`, `color` and `window`. Missing members are chosen
     /// automatically.
     pub channels: Option<Vec<Map<String, Value>>>,
-    /// Turns the pyramid into labels of the image at the target.
+    /// If set, the pyramid becomes labels (a segmentation) of the image at the target, with this name and metadata.
     pub labels: Option<Labels>,
     /// Coordinate systems of the image, for OME-Zarr 0.6. The default is a single one named `intrinsic`.
     pub coordinates: Option<CoordinateSystems>,
-    /// Chunks, shards and compressors of all levels.
+    /// Changes to how all levels are stored: their chunks, shards and compressors.
     pub changes: Changes,
     /// The axes in the source image's attributes, with all their members.
     pub(super) source_axes: Vec<Map<String, Value>>,

@@ -1,5 +1,5 @@
-//! Quantiles of many rows on a GPU. Kernels call the functions in `quantile/rows.cuh` and `quantile/long_rows.cuh`, and
-//! are generated for an element type and a number of dimensions.
+//! Finds quantiles of many rows of elements on a GPU, by sorting or searching each row. Kernels call the functions in
+//! `quantile/rows.cuh` and `quantile/long_rows.cuh`, and are generated for an element type and a number of dimensions.
 
 use cuzarr_device::internal::defined;
 use cuzarr_device::{Buffer, DType, Device, Header, LaunchShape, NdBuffer, Order, Stream, header};
@@ -55,17 +55,18 @@ const MOST_THREADS: u32 = defined(include_str!("long_rows.cuh"), "CUZARR_SEARCH_
 pub(super) enum Way {
     /// The GPU sorts each row in shared memory, and takes the quantiles from the sorted row.
     Sort,
-    /// Searches each row with one block, digit by digit.
+    /// The GPU searches each row for the quantiles with one block of threads, digit by digit of the elements' keys.
     Search,
 }
 
 impl Way {
-    /// Returns how to find the quantiles of a view's rows; `None` if the general algorithm is needed.
+    /// Returns whether to sort or to search a view's rows for quantiles; `None` if the general algorithm is needed.
     pub(super) fn of(device: Device, view: &View, quantile: &Quantile) -> Option<Way> {
         Way::for_rows(device, view.outputs, view.reduced as u64, view.is_across(), quantile)
     }
 
-    /// Whether an algorithm may suit `rows` rows of `elems` elements, before their memory layout is known.
+    /// Whether sorting or searching on the GPU may suit `rows` rows of `elems` elements, before their memory layout is
+    /// known.
     pub(super) fn may_be(device: Device, rows: usize, elems: u64, quantile: &Quantile) -> bool {
         [false, true].into_iter().any(|is_across| Way::for_rows(device, rows, elems, is_across, quantile).is_some())
     }

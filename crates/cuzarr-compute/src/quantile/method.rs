@@ -16,19 +16,19 @@ pub enum QuantileMethod {
     Midpoint,
     /// Method 1 of Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996).
     InvertedCdf,
-    /// Method 2 of Hyndman and Fan (1996).
+    /// Method 2 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     AveragedInvertedCdf,
-    /// Method 3 of Hyndman and Fan (1996).
+    /// Method 3 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     ClosestObservation,
-    /// Method 4 of Hyndman and Fan (1996).
+    /// Method 4 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     InterpolatedInvertedCdf,
-    /// Method 5 of Hyndman and Fan (1996).
+    /// Method 5 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     Hazen,
-    /// Method 6 of Hyndman and Fan (1996).
+    /// Method 6 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     Weibull,
-    /// Method 8 of Hyndman and Fan (1996).
+    /// Method 8 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     MedianUnbiased,
-    /// Method 9 of Hyndman and Fan (1996).
+    /// Method 9 of Hyndman and Fan (1996), who compare nine definitions of quantiles.
     NormalUnbiased,
     /// The mean of the two middle elements of all, whatever the probability is.
     Median,

@@ -1,6 +1,7 @@
-//! Exact quantiles of arrays of any size. Elements are counted by the highest bits of their keys (`count/`). The bin of
-//! each wanted element becomes the next interval, until a single key is left. Each pass reads everything once. Elements
-//! of 1 and 2 bytes take one pass, of 4 bytes two, and of 8 bytes four, if the memory limit leaves room for the tables.
+//! Exact quantiles, such as the median, of arrays of any size. Elements are counted by the highest bits of their keys
+//! (`count/`). The bin of each wanted element becomes the next interval, until a single key is left. Each pass reads
+//! everything once. Elements of 1 and 2 bytes take one pass, of 4 bytes two, and of 8 bytes four, if the memory limit
+//! leaves room for the tables.
 //!
 //! If all elements of a result fit the limit, they are read only once. A GPU (`cuda.rs`) then sorts the rows in shared
 //! memory if few elements make up a result. If many do and there are many results, a block searches each row. Results

@@ -10,7 +10,7 @@ use crate::options::ComputeOptions;
 use crate::stream::Job;
 use cuzarr::{Error, ErrorKind, Result};
 
-/// The tables of counters of a search for quantiles get the memory limit divided by this.
+/// The memory limit divided by this is the limit for the tables of counters of a search for quantiles.
 const TABLES_SHARE: u64 = 8;
 const MOST_DIGIT_BITS: u32 = 16;
 const FEWEST_DIGIT_BITS: u32 = 4;
@@ -63,8 +63,8 @@ impl<'a> Room<'a> {
         (((self.slots() as u64) << bits) + 2 * self.slots() as u64).saturating_mul(8 * copies).saturating_mul(outputs)
     }
 
-    /// Returns how many bits of the keys one pass can resolve with tables for `outputs` result elements that fit into
-    /// memory; at most `most`. With more bits than `most`, there would be more counters than elements.
+    /// Returns how many bits of the keys, at most `most`, one pass can resolve with tables for `outputs` result
+    /// elements. With more bits than `most`, there would be more counters than elements.
     pub(super) fn digit_bits(&self, outputs: u64, most: u32) -> Result<u32> {
         let most = most.clamp(FEWEST_DIGIT_BITS, MOST_DIGIT_BITS).min(self.keys.bits);
         let fitting = (1..=most).rev().find(|&bits| self.tables(outputs, bits) <= self.tables_bytes);
@@ -81,7 +81,7 @@ impl<'a> Room<'a> {
         self.keys.bits.div_ceil(bits)
     }
 
-    /// Number of result elements whose tables fit into memory together; at least one.
+    /// Number of result elements whose tables of counters fit into the memory limit together; at least one.
     pub(super) fn outputs(&self, bits: u32) -> usize {
         let fitting = |count: u64| count.max(1).min(usize::MAX as u64) as usize;
         let many = self.tables_bytes / (self.tables(self.threads.max(1), bits) / self.threads.max(1)).max(1);

@@ -160,7 +160,7 @@ struct Row<V> {
     packed: Vec<u8>,
     wide: Vec<u8>,
     values: Vec<V>,
-    /// Imaginary parts of complex elements; empty for other types.
+    /// Imaginary parts of the row's elements, if they are complex; empty for other types.
     seconds: Vec<f64>,
     lanes: Lanes<V>,
     settled: Settled,

@@ -250,8 +250,7 @@ struct Part {
 }
 
 impl Part {
-    /// Describes where the `outputs` partial results of a region belong among the gathered ones: `outputs` elements of
-    /// the result, inside the hull.
+    /// Describes where the `outputs` partial results of a region belong among those that are gathered for all regions.
     fn new(region: &Region, gathered: &Gathered<'_>, outputs: usize) -> Part {
         let Gathered { shape, hull, axes, .. } = gathered;
         let (kept, reduced) = ([[1, 0, 1]; MOST_AXES], [[1, 0, 1]; MOST_AXES]);
@@ -314,7 +313,8 @@ pub(super) struct Gathered<'a> {
     fold: Fold,
     outputs: usize,
     stream: &'a Stream,
-    /// The GPU memory of the partial results. They are zero where nothing was added; `None` before the first region.
+    /// The GPU memory that holds the partial results; `None` before the first elements were added. They are zero where
+    /// nothing was added; `None` before the first region.
     states: Option<Buffer>,
 }
 
@@ -324,7 +324,7 @@ impl<'a> Gathered<'a> {
         axes.len() <= MOST_AXES && shape.len() - axes.len() <= MOST_AXES
     }
 
-    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results to which no element was added yet, for the regions of an array that lie in the box `hull`.
     pub(super) fn new(
         shape: &'a [u64],
         hull: Region,

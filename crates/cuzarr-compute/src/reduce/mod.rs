@@ -64,7 +64,7 @@ pub enum ReduceOp {
     CountNonzero,
 }
 
-/// A reduction: what is computed, over which dimensions.
+/// A reduction: the function that is computed from elements, and the dimensions over which it is computed.
 #[derive(Clone, Debug)]
 pub struct Reduction {
     /// The function that is computed from the elements.
@@ -133,7 +133,8 @@ impl ReduceOp {
         })
     }
 
-    /// Returns how a GPU computes the result from partial results, and the element type in which it does so.
+    /// Returns how a GPU computes this reduction's result from partial results, and the element type in which it does
+    /// so.
     fn answer(self, wide: Wide, skip_nan: bool) -> (cuda::Answer, DType) {
         use cuda::Answer;
         let is_complex = wide == Wide::Complex;
@@ -304,7 +305,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Makes partial results without elements, for regions of an array of this shape that lie in `hull`.
+    /// Makes partial results to which no element was added yet, for the regions of an array that lie in the box `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
         let states = vec![fold.accumulator.empty(fold.wide); outputs];

@@ -13,11 +13,11 @@ pub(crate) struct State(pub(crate) [u64; 3]);
 pub(crate) enum Accumulator {
     Sum,
     Product,
-    /// Mean, number of elements, and sum of squared distances from the mean.
+    /// The mean of the elements, their number, and the sum of their squared distances from the mean.
     Moments,
     Least,
     Greatest,
-    /// Number of elements that are not 0.
+    /// The number of elements that are not 0.
     Count,
 }
 

@@ -18,7 +18,7 @@ pub(crate) const PACK: usize = defined(KERNELS, "CUZARR_REDUCE_PACK") as usize;
 pub(crate) const BLOCK_LANES: usize = BLOCK_THREADS * PACK;
 /// Number of elements of a segment that each thread takes.
 pub(crate) const THREAD_STEPS: usize = defined(KERNELS, "CUZARR_REDUCE_STEPS") as usize;
-/// Rows shorter than this are reduced by one thread: a block would mostly wait.
+/// Number of elements below which one GPU thread reduces a row: a block of threads would mostly wait.
 const SHORT_ROW_ELEMS: usize = 64;
 
 /// How a reduction groups the elements of an array by result element, and divides each group into segments.

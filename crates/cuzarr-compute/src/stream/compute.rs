@@ -1,4 +1,4 @@
-//! Computes expressions into memory.
+//! Computes expressions, with the results in new memory or in memory of the caller.
 
 use cuzarr_device::{NdBuffer, Order};
 

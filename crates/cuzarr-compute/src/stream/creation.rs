@@ -1,4 +1,4 @@
-//! Computes expressions into new arrays. Readers see a complete array or none.
+//! Computes expressions, and stores the results as new arrays. Readers see a complete array or none.
 
 use std::sync::Arc;
 

@@ -128,7 +128,7 @@ impl Derived<'_> {
         Ok(result)
     }
 
-    /// Bytes of the elements that are read for a region with this extent.
+    /// Size in bytes of the elements that must be read to compute a region of the input with this extent.
     pub(super) fn bytes_read(&self, extent: &[u64]) -> u64 {
         self.of.bytes_read(&self.extent_of(extent))
     }

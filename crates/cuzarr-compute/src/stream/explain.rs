@@ -68,7 +68,7 @@ impl Expr {
         Ok(ComputeExplanation { device: options.device, memory_limit_bytes: options.memory_limit_bytes, stages })
     }
 
-    /// Returns the stages for [`Expr::explain`], in order.
+    /// Returns the stages (passes through arrays) of computing this expression, in order, for [`Expr::explain`].
     pub(super) fn stages(&self, options: &ComputeOptions<'_>) -> Result<Vec<ComputeStage>> {
         let mut stages = Vec::new();
         self.add_stages(options, &mut stages)?;

@@ -21,12 +21,12 @@ use cuzarr::{Error, ErrorKind, Result};
 /// Largest useful size of a region in bytes: larger ones gain nothing, since several are in progress at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// Regions get the memory limit divided by this, if they are read one after the other. The rest is for data in flight
-/// of reads and writes.
+/// The memory limit divided by this is the memory for regions, if they are read one after the other. The rest is for
+/// data in flight of reads and writes.
 pub(crate) const REGIONS_SHARE: u64 = 3;
-/// Regions get the memory limit divided by this, if several are read at a time: some reads end while others continue.
-/// On an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2 times with four
-/// (`bench/compute.py`).
+/// The memory limit divided by this is the memory for regions, if several are read at a time: some reads end while
+/// others continue. On an H200, a mean of 8 GiB took 1.4 times as long as reading alone with one region ahead, and 1.2
+/// times with four (`bench/compute.py`).
 const SHORT_REGIONS_SHARE: u64 = 4;
 const SHORT_REGIONS_AHEAD: u64 = 4;
 /// Largest useful total size in bytes of the regions that are read at a time. Each is then as much as decoders take at
@@ -57,16 +57,17 @@ pub(crate) struct Job<'a> {
     keeps: bool,
     /// A function that returns how many bytes the caller itself needs for a region with some extent.
     beside: Option<Box<BesideRegion>>,
-    /// Number of regions that are read before they are computed.
+    /// Number of regions that are read ahead, before they are computed.
     ahead: usize,
-    /// Whether the job's caller writes results to a store. Writing needs memory that reads would take.
+    /// Whether the job's caller writes the results to a store, so that the job leaves memory for writing. Writing needs
+    /// memory that reads would take.
     writes: bool,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     options: ComputeOptions<'a>,
     /// Limit for the data of unfinished reads, in bytes.
     pub(super) reading_bytes: u64,
-    /// Keeps the memory limit in force while the job exists; `None` if nothing is read.
+    /// The memory limit, which stays in force while the job exists; `None` if nothing is read.
     _within: Option<Within>,
 }
 
@@ -191,7 +192,7 @@ impl<'a> Job<'a> {
         Job { keeps: self.program.passes().is_some(), ..self }
     }
 
-    /// Sets how much memory the caller itself needs; `bytes` gives it for a region's extent.
+    /// Sets the function `bytes`, which returns from a region's extent how much memory the job's caller itself needs.
     pub(crate) fn beside(self, bytes: impl Fn(&[u64]) -> u64 + Send + Sync + 'static) -> Job<'a> {
         Job { beside: Some(Box::new(bytes)), ..self }
     }
@@ -472,7 +473,7 @@ impl<'a> Job<'a> {
         self.inputs.iter().enumerate().map(count).sum()
     }
 
-    /// Returns the device on which the job computes.
+    /// Returns the device on which the job computes its regions.
     pub(super) fn device(&self) -> Device {
         self.options.device
     }

@@ -1,4 +1,4 @@
-//! Computes expressions into arrays in stores.
+//! Computes expressions, and writes the results to arrays in stores.
 
 use super::job::{Job, for_each_region, hulls};
 use crate::checkpoint::Checkpoint;
@@ -76,7 +76,7 @@ impl Expr {
         Ok(hulls(&apart))
     }
 
-    /// Like [`Expr::store`], but only for the region with this number, as one of many tasks.
+    /// Computes only the region with this number like [`Expr::store`], as one of many tasks.
     ///
     /// # Errors
     /// Those of [`Expr::store`]; `InvalidArgument` beyond the last region.

@@ -1,4 +1,4 @@
-//! Reads several views of one array together.
+//! Reads several views of one array together, so that chunks which they share are read once.
 
 use crate::expression::View;
 use crate::regions::memory_shape;

@@ -10,20 +10,20 @@ use super::small_number::SmallNumber;
 /// The kind of value that an element's bits stand for: a bool, an integer, a float, a complex number, or opaque bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DTypeKind {
-    /// A bool: one byte, 0 or 1.
+    /// The elements are bools: one byte each, 0 or 1.
     Bool,
-    /// A signed integer, in two's complement.
+    /// The elements are signed integers, in two's complement.
     Int,
-    /// An unsigned integer.
+    /// The elements are unsigned integers.
     UInt,
-    /// A float: IEEE 754 binary16, binary32 or binary64.
+    /// The elements are floats: IEEE 754 binary16, binary32 or binary64.
     Float,
-    /// A bfloat16: the upper half of a binary32.
+    /// The elements are bfloat16 numbers: the upper half of a binary32.
     BFloat,
-    /// A complex number: two floats, the real and the imaginary part.
+    /// The elements are complex numbers: two floats each, the real and the imaginary part.
     Complex,
-    /// Bytes without arithmetic, of any size. For some of them, [`DType::small_number`] tells the number format they
-    /// hold.
+    /// The elements are bytes without arithmetic; an element has any number of them. For some of them,
+    /// [`DType::small_number`] tells the number format they hold.
     Opaque,
 }
 
@@ -54,40 +54,41 @@ macro_rules! dtypes {
 }
 
 dtypes! {
-    /// `bool`
+    /// The element type `bool`: one byte, 0 or 1.
     BOOL = Bool, 1;
-    /// `int8`
+    /// The element type `int8`: a signed integer of 1 byte.
     INT8 = Int, 1;
-    /// `int16`
+    /// The element type `int16`: a signed integer of 2 bytes.
     INT16 = Int, 2;
-    /// `int32`
+    /// The element type `int32`: a signed integer of 4 bytes.
     INT32 = Int, 4;
-    /// `int64`
+    /// The element type `int64`: a signed integer of 8 bytes.
     INT64 = Int, 8;
-    /// `uint8`
+    /// The element type `uint8`: an unsigned integer of 1 byte.
     UINT8 = UInt, 1;
-    /// `uint16`
+    /// The element type `uint16`: an unsigned integer of 2 bytes.
     UINT16 = UInt, 2;
-    /// `uint32`
+    /// The element type `uint32`: an unsigned integer of 4 bytes.
     UINT32 = UInt, 4;
-    /// `uint64`
+    /// The element type `uint64`: an unsigned integer of 8 bytes.
     UINT64 = UInt, 8;
-    /// `float16`
+    /// The element type `float16`: an IEEE 754 binary16.
     FLOAT16 = Float, 2;
-    /// `float32`
+    /// The element type `float32`: an IEEE 754 binary32.
     FLOAT32 = Float, 4;
-    /// `float64`
+    /// The element type `float64`: an IEEE 754 binary64.
     FLOAT64 = Float, 8;
-    /// `bfloat16`
+    /// The element type `bfloat16`: the upper half of a binary32.
     BFLOAT16 = BFloat, 2;
-    /// `complex64`
+    /// The element type `complex64`: two floats of 4 bytes, the real and the imaginary part.
     COMPLEX64 = Complex, 8;
-    /// `complex128`
+    /// The element type `complex128`: two floats of 8 bytes, the real and the imaginary part.
     COMPLEX128 = Complex, 16;
 }
 
 impl DType {
-    /// A type of elements that are `size_bytes` opaque bytes. Zero-sized elements are allowed.
+    /// Returns the element type of values that are `size_bytes` opaque bytes, with which nothing can be computed.
+    /// Zero-sized elements are allowed.
     pub const fn opaque(size_bytes: u32) -> DType {
         DType { kind: DTypeKind::Opaque, size_bytes, small: None }
     }

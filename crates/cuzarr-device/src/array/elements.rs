@@ -30,8 +30,8 @@ pub unsafe trait HostElement: Copy + Send + Sync + 'static {
     /// The element type of nd-buffers whose elements are values of this Rust type.
     const DTYPE: DType;
 
-    /// Whether elements of `dtype` can be read in place as this type. `dtype` is then [`HostElement::DTYPE`], or a type
-    /// whose bits this type can hold (`u16` holds 2-byte floats).
+    /// Whether elements of `dtype` can be read in place as values of this Rust type. `dtype` is then
+    /// [`HostElement::DTYPE`], or a type whose bits this type can hold (`u16` holds 2-byte floats).
     fn matches(dtype: DType) -> bool {
         dtype == Self::DTYPE
     }
@@ -189,8 +189,8 @@ impl NdBuffer {
         }
     }
 
-    /// Lends elements to `work` as a read-only nd-buffer, without copying. Returns when every view of them is dropped,
-    /// so it waits for ever if `work` keeps a view.
+    /// Calls `work` with a read-only nd-buffer over the slice `elements`, without copying them. Returns when every view
+    /// of them is dropped, so it waits for ever if `work` keeps a view.
     ///
     /// # Errors
     /// `InvalidArgument` when an element of the layout would lie outside of the slice.
@@ -206,8 +206,8 @@ impl NdBuffer {
         Ok(work(&buffer))
     }
 
-    /// Gives access to the elements for reading, without copying them. They must be on the host and contiguous in C
-    /// order. While the result lives, writing them is refused.
+    /// Gives access to the elements of an nd-buffer as a Rust slice for reading, without copying them. They must be on
+    /// the host and contiguous in C order. While the result lives, writing them is refused.
     ///
     /// `u16` also reads the 2-byte floats, and `u8` bool.
     ///

@@ -37,9 +37,10 @@ pub struct Grouped {
     pub starts: Vec<usize>,
 }
 
-/// Number of numbers that one call of `numbering` gets. Their groups and elements stay in the L1 cache.
+/// Number of numbers whose groups and elements one call of the caller's function `numbering` gives. Their groups and
+/// elements stay in the L1 cache.
 const BLOCK: usize = 4096;
-/// Least count of numbers for each thread that sorts. A thread takes some ten microseconds to start.
+/// Fewest numbers for which the sort uses one more thread. A thread takes some ten microseconds to start.
 const THREAD_LEN: usize = 1 << 16;
 /// Largest number of threads that one grouping sort uses. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;
@@ -76,7 +77,7 @@ pub fn grouped<E: Send>(
     Ok(Grouped { list: List::of_distinct(entries, count), starts })
 }
 
-/// The integer type of an element or a number in the result: `u32` if all of them fit, else `u64`.
+/// The integer type in which `grouped` stores elements and numbers: `u32` if all of them fit, else `u64`.
 trait Number: Copy + Default + Ord + Send + Sync {
     fn of(number: u64) -> Self;
 }

@@ -128,7 +128,8 @@ impl Layout {
         Some(from as usize..from as usize + width)
     }
 
-    /// Whether no two elements share a byte. May be `false` for unusual strides even if the elements are apart.
+    /// Whether no two elements of the layout share a byte. May be `false` for unusual strides even if the elements are
+    /// apart.
     pub(crate) fn is_injective(&self) -> bool {
         let mut axes: Vec<(usize, usize)> =
             self.strides.iter().map(|stride| stride.unsigned_abs()).zip(self.shape.iter().copied()).collect();
@@ -148,7 +149,7 @@ impl Layout {
         self.shape.contains(&0)
     }
 
-    /// Bytes that the elements fill when packed.
+    /// Bytes that the layout's elements fill when they are packed without gaps.
     pub fn size_bytes(&self) -> usize {
         self.len() * self.element_bytes
     }

@@ -80,7 +80,7 @@ impl NdBuffer {
         Ok(NdBuffer { buffer, dtype, layout })
     }
 
-    /// The device that holds the elements.
+    /// The device in whose memory the nd-buffer's elements lie.
     pub fn device(&self) -> Device {
         self.buffer.device()
     }
@@ -120,12 +120,12 @@ impl NdBuffer {
         self.layout.size_bytes()
     }
 
-    /// Shape, strides and offset of the elements.
+    /// Shape, strides and offset with which the nd-buffer's elements lie in its memory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The memory that holds the elements. It may be larger than they are.
+    /// The flat memory in which the nd-buffer's elements lie. It may be larger than they are.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -135,17 +135,18 @@ impl NdBuffer {
         self.buffer.address() + self.layout.offset_bytes()
     }
 
-    /// Whether writing to the elements is refused.
+    /// Whether the nd-buffer's elements must not be written.
     pub fn is_read_only(&self) -> bool {
         self.buffer.is_read_only()
     }
 
-    /// Whether the elements are packed without gaps in `order`.
+    /// Whether the nd-buffer's elements are packed without gaps in `order`.
     pub fn is_contiguous(&self, order: Order) -> bool {
         self.layout.is_contiguous(order)
     }
 
-    /// The packed bytes as a flat buffer that shares the memory. The elements must be contiguous in C order.
+    /// The packed bytes of the nd-buffer as a flat buffer that shares the memory. The elements must be contiguous in C
+    /// order.
     ///
     /// # Errors
     /// `InvalidArgument` when the elements are not contiguous.
@@ -189,7 +190,8 @@ impl NdBuffer {
         Footprint::strided(self.shape(), self.strides(), start, self.dtype.size_bytes())
     }
 
-    /// Records that all elements are being read or written; conflicting accesses are refused while the result lives.
+    /// Records that all elements of the nd-buffer are being read or written; conflicting accesses are refused while the
+    /// result lives.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.buffer.lease_of(self.footprint(), access)
     }

@@ -1,10 +1,10 @@
-//! Formats of numbers that devices move but do not compute with. They are integers of less than 8 bits, floats of at
-//! most 8 bits, and complex numbers whose parts are floats of at most 16 bits. A number of less than 8 bits takes the
-//! low bits of a byte. The higher bits have no meaning.
+//! Formats of numbers, such as `int4`, that devices move but do not compute with. They are integers of less than 8
+//! bits, floats of at most 8 bits, and complex numbers whose parts are floats of at most 16 bits. A number of less than
+//! 8 bits takes the low bits of a byte. The higher bits have no meaning.
 
 use std::fmt;
 
-/// A number format that devices move but do not compute with.
+/// A number format, such as `int4`, that devices move but do not compute with.
 ///
 /// ```
 /// use cuzarr_device::{DType, SmallNumber};
@@ -79,7 +79,7 @@ const FORMATS: [(SmallNumber, &str, u32, Option<u8>); 27] = [
 ];
 
 impl SmallNumber {
-    /// Lists every format.
+    /// Lists every number format that devices move but do not compute with.
     pub fn all() -> impl Iterator<Item = SmallNumber> {
         FORMATS.iter().map(|(format, ..)| *format)
     }

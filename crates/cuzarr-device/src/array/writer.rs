@@ -43,7 +43,7 @@ impl Reader {
         &self.0.array
     }
 
-    /// Returns a reader for a box of the elements only. Takes no lock.
+    /// Returns a reader for only a box of the elements that this reader may read. Takes no lock.
     ///
     /// # Errors
     /// `InvalidArgument` when the box does not lie inside.
@@ -72,7 +72,8 @@ impl NdBuffer {
         Writer::new(self, None)
     }
 
-    /// Like [`NdBuffer::writer`], but boxes count positions in index lists instead of indices of the nd-buffer.
+    /// Like [`NdBuffer::writer`], but threads name boxes by positions in index lists instead of indices of the
+    /// nd-buffer.
     ///
     /// # Errors
     /// Those of [`NdBuffer::writer`]; `InvalidArgument` also when the lists are for another shape.
@@ -87,7 +88,7 @@ impl NdBuffer {
 pub struct ElementBox {
     /// Index of the box's first element along each dimension.
     pub start: Vec<usize>,
-    /// Number of elements along each dimension.
+    /// Number of elements of the box along each dimension.
     pub extent: Vec<usize>,
 }
 
@@ -260,7 +261,7 @@ fn first_overlap<O: PartialEq>(mut boxes: Vec<(O, &ElementBox)>) -> Option<(&Ele
 }
 
 impl Lent {
-    /// Takes the boxes of part `number` for the calling thread, which alone may then write there.
+    /// Takes the boxes of part `number` for the calling thread, which then is the only one that may write them.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such part, another thread holds it, or the writer has ended.
@@ -290,7 +291,7 @@ impl Part {
         &self.parts.boxes[self.number]
     }
 
-    /// The nd-buffer that the boxes belong to. Its elements may only be reached through the part.
+    /// The nd-buffer to which the part's boxes belong. Its elements may only be reached through the part.
     pub(crate) fn array(&self) -> &NdBuffer {
         &self.parts.grant.array
     }

@@ -5,11 +5,11 @@ use std::ffi::{c_int, c_void};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A backend's handle of a stream. 0 is the legacy default stream.
+/// The number by which a backend (the driver of one device) identifies a stream. 0 is the legacy default stream.
 pub(crate) type RawStream = usize;
-/// A backend's handle of an event.
+/// The number by which a backend (the driver of one device) identifies an event.
 pub(crate) type RawEvent = usize;
-/// A backend's handle of a kernel.
+/// The number by which a backend (the driver of one device) identifies a kernel.
 pub(crate) type RawFunction = usize;
 
 /// Size and shape of a launch: blocks of the grid and threads of a block, by x, y and z.
@@ -43,12 +43,12 @@ pub(crate) struct Properties {
     pub(crate) memory_pools: bool,
 }
 
-/// The driver's handles of one GPU, which driver calls that involve two GPUs need.
+/// The values by which the driver identifies one GPU, for driver calls that involve two GPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The driver's handle of the GPU.
+    /// The `CUdevice` of the GPU, as the driver's calls take it.
     pub(crate) device: c_int,
-    /// The driver's handle of the GPU's context.
+    /// The `CUcontext` of the GPU, as the driver's calls take it.
     pub(crate) context: usize,
 }
 
@@ -64,7 +64,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Number of bytes that the device's pools have taken from the system.
     fn held_bytes(&self) -> Result<u64>;
     fn allocate(&self, size_bytes: usize, stream: RawStream) -> Result<usize>;
-    /// Like `allocate`, but for memory that work needs besides its results, from the pool whose size `bound` limited.
+    /// Like `allocate`, but for memory that work needs besides its results; it comes from the pool that `bound` limits.
     /// `None` if there is no such pool.
     fn allocate_bounded(&self, size_bytes: usize, stream: RawStream) -> Result<Option<usize>>;
     unsafe fn free(&self, address: usize, stream: RawStream) -> Result<()>;
@@ -77,9 +77,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Makes `allocate_bounded` use a pool of at most `limit_bytes` from now on, or no pool if that is 0. Memory from
     /// the previous pool stays valid.
     fn bound(&self, limit_bytes: u64) -> Result<()>;
-    /// Gives unused memory of the pool that `bound` limits back to the system. Like `trim_to`, does not wait.
+    /// Gives unused memory back to the system from the pool that `bound` limits. Like `trim_to`, does not wait.
     fn trim_bounded(&self) -> Result<()>;
-    /// Gives unused memory of the pool for results back to the system, until that pool holds at most `size_bytes` if
+    /// Gives unused memory back to the system from the pool for results, until it holds at most `size_bytes` if
     /// possible. Does not wait for memory that streams still use.
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
@@ -104,8 +104,8 @@ pub(crate) trait Backend: Send + Sync {
     unsafe fn h2d(&self, src: *const u8, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2h(&self, src: usize, dst: *mut u8, size_bytes: usize, stream: RawStream) -> Result<()>;
     unsafe fn d2d(&self, src: usize, dst: usize, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// The driver's handles of this device, for copies to and from other GPUs; `None` for kinds of devices of which
-    /// there is only one.
+    /// The values by which the driver identifies this GPU, for copies to and from other GPUs; `None` for other kinds of
+    /// devices.
     fn peer(&self) -> Option<Peer> {
         None
     }
@@ -127,8 +127,8 @@ pub(crate) trait Backend: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "there is no other device of this kind"))
     }
     unsafe fn memset(&self, dst: usize, byte: u8, size_bytes: usize, stream: RawStream) -> Result<()>;
-    /// Loads the machine code of kernels (a cubin) onto this device, and returns a handle of the loaded module. On
-    /// `simt`, only kernels that were compiled at run time need it.
+    /// Loads the machine code of kernels (a cubin) onto this device, and returns the number that identifies the loaded
+    /// module. On `simt`, only kernels that were compiled at run time need it.
     fn load_module(&self, cubin: &[u8]) -> Result<usize>;
     unsafe fn function(&self, module: usize, name: &str) -> Result<RawFunction>;
     /// Unloads a module of kernels that `load_module` loaded. None of its kernels may still run.

@@ -33,7 +33,8 @@ impl<T: Default> PerDevice<T> {
         PerDevice([const { OnceLock::new() }; MOST_DEVICES])
     }
 
-    /// Returns the value for this device, which is made at the first call. Takes no lock once the value exists.
+    /// Returns the value that belongs to the device of `context`, which is made at the first call. Takes no lock once
+    /// the value exists.
     pub(crate) fn of(&self, context: &Context) -> &T {
         self.0[context.place].get_or_init(T::default)
     }

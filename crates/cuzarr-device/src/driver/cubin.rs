@@ -67,8 +67,8 @@ fn reached<'a>(text: &'a str, own: &[&[Header]]) -> (Vec<Header>, Option<&'a str
     (found.into_values().collect(), unknown)
 }
 
-/// The compiler's flags, except the architecture. Fused multiply-add is off: the CPU rounds after each step, and the
-/// GPU must give the same values.
+/// Flags with which kernels are compiled to machine code, except the flag that names the GPU's architecture. Fused
+/// multiply-add is off: the CPU rounds after each step, and the GPU must give the same values.
 pub(crate) const FLAGS: &[&str] = &["--std=c++17", "--fmad=false"];
 
 const KEY_FORMAT: &str = "cuzarr-cubin-2";
@@ -155,7 +155,7 @@ pub(crate) fn compile(source: &KernelSource, headers: &[Header], capability: (u3
     Ok(cubin)
 }
 
-/// A user's text to compile, and the headers that it may include.
+/// The CUDA C++ text of a user's kernels, and the headers that it may include.
 #[derive(Clone, Copy)]
 pub(crate) struct UserText<'a> {
     pub(crate) file: &'a str,
@@ -164,8 +164,9 @@ pub(crate) struct UserText<'a> {
     pub(crate) own: &'a [&'a [Header]],
 }
 
-/// Compiles a user's text for a GPU of `capability`, or returns the machine code that is kept on disk. The text may
-/// include our shared headers, those of `own`, and those of the compiler's own installation, if it has any.
+/// Compiles a user's CUDA C++ text for a GPU of `capability`, or returns the machine code that an earlier call kept on
+/// disk. The text may include our shared headers, those of `own`, and those of the compiler's own installation, if it
+/// has any.
 ///
 /// # Errors
 /// `LibraryMissing`, `KernelCompileFailed`.
@@ -265,7 +266,8 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
-/// Whether only this user can write the folder. Code is loaded from it, so other folders are not trusted.
+/// Whether only this user can write to a folder that keeps compiled kernels. Code is loaded from it, so other folders
+/// are not trusted.
 #[cfg(unix)]
 fn is_private(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -28,10 +28,10 @@ const ALLOC_FAILED: CublasStatus = 3;
 const ARCH_MISMATCH: CublasStatus = 8;
 const NOT_SUPPORTED: CublasStatus = 15;
 
-/// `cublasOperation_t`: use the matrix unchanged (column by column), or transposed.
+/// Values of cuBLAS's `cublasOperation_t`: a matrix is used unchanged (column by column), or transposed.
 const AS_IT_IS: c_int = 0;
 const TRANSPOSED: c_int = 1;
-/// `cublasGemmAlgo_t`: the library chooses the algorithm.
+/// Value of cuBLAS's `cublasGemmAlgo_t` with which the library chooses the algorithm.
 const DEFAULT_ALGORITHM: c_int = -1;
 
 /// Element types that matrix products are computed for.
@@ -95,7 +95,8 @@ pub(crate) struct Products {
     pub(crate) result: usize,
 }
 
-/// A factor of a matrix product: real or complex, and aligned as cuBLAS requires for complex numbers.
+/// A number by which cuBLAS multiplies a matrix product: real or complex, aligned as cuBLAS requires for complex
+/// numbers.
 #[repr(align(16))]
 struct Factor<T>([T; 2]);
 
@@ -136,7 +137,8 @@ pub(crate) struct Cublas {
 
 static CUBLAS: OnceLock<Result<Cublas>> = OnceLock::new();
 
-/// cuBLAS's handle for one device, as a number; 0 before the first use. Code that submits work holds the lock.
+/// The `cublasHandle_t` with which cuBLAS is called for one device, as a number; 0 before the first use. Code that
+/// submits work holds the lock.
 #[derive(Default)]
 struct DeviceHandle(Mutex<usize>);
 

@@ -41,7 +41,7 @@ struct Description {
 #[repr(C)]
 union DescriptorOrPointer {
     descriptor: c_int,
-    /// A pointer that cuzarr does not use. It makes the union as wide as the library's.
+    /// A pointer in cuFile's structure that cuzarr does not use. It makes the union as wide as the library's.
     _pointer: *mut c_void,
 }
 
@@ -186,20 +186,21 @@ fn describe(code: c_int) -> String {
 /// Direction of a transfer between a file and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From the file to memory.
+    /// Bytes move from the file to memory.
     Read,
-    /// From memory to the file.
+    /// Bytes move from memory to the file.
     Write,
 }
 
-/// A file that is registered with cuFile. `drop` deregisters it.
+/// A file that is registered with cuFile, which may then read it into GPU memory. `drop` deregisters it.
 pub(crate) struct FileHandle {
     cufile: &'static CuFile,
     handle: usize,
 }
 
 impl CuFile {
-    /// Registers a file with cuFile. The caller keeps the file open as long as the handle.
+    /// Registers a file with cuFile, so that cuFile can read it straight into GPU memory. The caller keeps the file
+    /// open as long as the handle.
     ///
     /// # Errors
     /// `DeviceFailed` when the library refuses the file.

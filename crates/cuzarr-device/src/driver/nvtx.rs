@@ -230,7 +230,8 @@ impl Profiler {
     }
 }
 
-/// A range of one thread's work, from the call of [`range`] until it is dropped. A thread's ranges are nested.
+/// A span of one thread's work that profilers show: from the call of [`range`] until this value is dropped. A thread's
+/// ranges are nested.
 #[must_use]
 pub struct Range {
     profiler: Option<&'static Profiler>,
@@ -262,14 +263,15 @@ impl Drop for Range {
     }
 }
 
-/// Begins a named range in profilers that may end on another thread. Pass the returned number to [`end`].
+/// Begins a range that profilers show under the name `name`, and that may end on another thread. Pass the returned
+/// number to [`end`].
 pub fn start(name: &str, size_bytes: u64) -> u64 {
     let Some(Profiler { start, domain, .. }) = profiler() else { return 0 };
     // SAFETY: as in `range`.
     Profiler::describe(name, size_bytes, |attributes| unsafe { start(*domain as *mut c_void, attributes) })
 }
 
-/// Ends a range that [`start`] began.
+/// Ends a range in profilers that [`start`] began.
 pub fn end(number: u64) {
     if let (Some(Profiler { end, domain, .. }), true) = (profiler(), number != 0) {
         // SAFETY: the profiler's own function and number.

@@ -27,7 +27,7 @@ const COMPILED: &[u8] = b"simt:";
 
 /// The byte that fills fresh memory, so that a kernel which reads before it writes gives wrong results.
 const POISON: u8 = 0xA5;
-/// The alignment of a GPU's allocations.
+/// Alignment in bytes of the simulated device's allocations, which is that of a GPU.
 const ALIGNMENT_BYTES: usize = 256;
 /// Size of the simulated device's memory in bytes. It is small, so that running out of memory can be tested.
 const TOTAL_BYTES: usize = 1 << 30;

@@ -3,7 +3,7 @@
 /// The text of one `.cu` file, and the headers that it may include. Keep it in a `static`.
 #[derive(Debug)]
 pub struct KernelSource {
-    /// Name of the kernel source's file, without `.cu`. Cubins have the same name.
+    /// Name of the kernel source's `.cu` file, without the ending. Cubins have the same name.
     pub name: &'static str,
     /// The whole text of the file, in CUDA C++.
     pub text: &'static str,
@@ -17,7 +17,7 @@ pub struct KernelSource {
 pub struct Header {
     /// The name in `#include`: the file's path below the crate's folder `src`.
     pub name: &'static str,
-    /// The whole text of the file, in CUDA C++.
+    /// The whole text of the header file, in CUDA C++.
     pub text: &'static str,
 }
 

@@ -21,7 +21,7 @@ use crate::memory::pool;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayInterface {
-    /// Byte order, kind and size: `<f4`, `|b1`, `|V12`.
+    /// Byte order, kind and size in bytes of one element, as NumPy's type string: `<f4`, `|b1`, `|V12`.
     pub typestr: String,
     /// The shape of the array: the extent of each dimension.
     pub shape: Vec<usize>,

@@ -24,7 +24,7 @@ pub trait Arguments {
     /// The host address at which each argument's value lies.
     fn pointers(&mut self) -> Vec<*mut c_void>;
 
-    /// The size of each argument in bytes.
+    /// The size of each argument's value in bytes.
     fn sizes(&self) -> Vec<usize>;
 }
 

@@ -100,7 +100,8 @@ const fn term(text: &[u8], at: usize) -> (u64, usize) {
     (value_of(text, text.split_at(end).0.split_at(at).1), end)
 }
 
-/// Parses the decimal or hexadecimal number at `at`, including its type suffix. Returns its value and where it ends.
+/// Parses the decimal or hexadecimal number at byte `at` of a kernel's text, including its type suffix. Returns its
+/// value and where it ends.
 const fn number(text: &[u8], at: usize) -> (u64, usize) {
     let (radix, begin) = if starts_with(text, at, b"0x") { (16, at + 2) } else { (10, at) };
     let (mut value, mut end) = (0, begin);

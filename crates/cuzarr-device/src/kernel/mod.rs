@@ -52,7 +52,7 @@ struct Loaded {
 struct KernelEntry {
     name: String,
     function: RawFunction,
-    /// Size of each parameter, if the driver can tell.
+    /// Size in bytes of each of the kernel's parameters; `None` if the driver cannot tell.
     parameter_bytes: Option<Vec<usize>>,
 }
 
@@ -137,8 +137,8 @@ impl Kernel {
         self.context.backend.properties().multiprocessors
     }
 
-    /// Gives launches `size_bytes` of shared memory for the array that the kernel declares with `CUZARR_SHARED_ASKED`.
-    /// Does nothing on `simt`, where such an array is a plain one.
+    /// Returns the kernel for launches with `size_bytes` of shared memory, in the array that it declares with
+    /// `CUZARR_SHARED_ASKED`. Does nothing on `simt`, where such an array is a plain one.
     ///
     /// # Errors
     /// `DeviceFailed` when the device does not have that much.

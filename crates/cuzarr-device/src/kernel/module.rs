@@ -174,7 +174,7 @@ impl Module {
         cubin::compile_user(UserText { file, text, options, own: &[headers] }, None, capability).map(|_| ())
     }
 
-    /// The device of the module.
+    /// The device for which the module was compiled.
     pub fn device(&self) -> Device {
         self.0.context.device
     }
@@ -230,7 +230,7 @@ impl Function {
         &self.name
     }
 
-    /// The device of the kernel.
+    /// The device on which the kernel can be launched.
     pub fn device(&self) -> Device {
         self.loaded.context.device
     }

@@ -49,7 +49,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Copies the bytes to `device`. Shares them if they are already there.
+    /// Copies the buffer's bytes to a new buffer on `device`. Shares them if they are already there.
     ///
     /// # Errors
     /// Those of [`Buffer::empty`] and [`Buffer::copy_from`].

@@ -64,7 +64,7 @@ impl Buffer {
         Buffer { allocation: Arc::new(allocation), offset_bytes: 0, size_bytes, read_only: false }
     }
 
-    /// The device that holds the bytes.
+    /// The device in whose memory the buffer's bytes lie.
     pub fn device(&self) -> Device {
         self.allocation.device
     }
@@ -74,7 +74,7 @@ impl Buffer {
         self.size_bytes
     }
 
-    /// The device address of the first byte. The caller is responsible for accesses through it.
+    /// The device address of the buffer's first byte. The caller is responsible for accesses through it.
     pub fn address(&self) -> usize {
         self.allocation.address + self.offset_bytes
     }
@@ -89,7 +89,8 @@ impl Buffer {
         self.offset_bytes
     }
 
-    /// Records that all bytes are being read or written; conflicting accesses are refused while the result lives.
+    /// Records that all bytes of the buffer are being read or written; conflicting accesses are refused while the
+    /// result lives.
     pub(crate) fn lease(&self, access: Access) -> Result<Lease> {
         self.lease_of(self.footprint(), access)
     }
@@ -131,7 +132,7 @@ impl Buffer {
         fits.then(|| Buffer { size_bytes, ..self.clone() })
     }
 
-    /// Returns a value that keeps the memory alive.
+    /// Returns a value that keeps this buffer's memory from being freed as long as the value exists.
     pub(crate) fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
         self.allocation.clone()
     }
@@ -166,7 +167,7 @@ impl Buffer {
         Buffer { read_only: true, ..self }
     }
 
-    /// Whether this view refuses writes.
+    /// Whether this view of memory refuses to be written.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -209,8 +210,8 @@ impl Buffer {
         }
     }
 
-    /// Gives access to the bytes for reading, without copying them. They must be in host memory. While the result
-    /// lives, writing them is refused.
+    /// Gives access to the bytes of a buffer in host memory for reading, without copying them. They must be in host
+    /// memory. While the result lives, writing them is refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` while they are being written.
@@ -226,8 +227,8 @@ impl Buffer {
         Ok(HostBytes::new(bytes, lease))
     }
 
-    /// Gives access to the bytes for writing, without copying them. They must be in host memory. While the result
-    /// lives, all other uses are refused.
+    /// Gives access to the bytes of a buffer in host memory for writing, without copying them. They must be in host
+    /// memory. While the result lives, all other uses are refused.
     ///
     /// # Errors
     /// `MemorySpace` when the bytes are elsewhere; `InvalidArgument` when they are read-only or in use.

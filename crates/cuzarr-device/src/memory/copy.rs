@@ -9,7 +9,7 @@ use crate::memory::pool::pooled::PooledMemory;
 use crate::stream::Stream;
 
 impl Stream {
-    /// Copies host bytes into a buffer. Returns when the bytes are there.
+    /// Copies bytes of host memory to a buffer on this stream's device. Returns when the bytes are there.
     ///
     /// # Errors
     /// `InvalidArgument` when sizes differ, `MemorySpace` when the buffer is not on this stream's device, `DeviceFailed`.
@@ -20,7 +20,7 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies a buffer into host memory. Returns when the bytes are there.
+    /// Copies all bytes of a buffer on this stream's device to host memory. Returns when the bytes are there.
     ///
     /// # Errors
     /// Those of [`Stream::h2d`].
@@ -182,7 +182,7 @@ impl Buffer {
         buffer_to_buffer(source, self)
     }
 
-    /// Copies the bytes to a host vector.
+    /// Copies the buffer's bytes from any device to a host vector.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceFailed`.
@@ -247,7 +247,8 @@ pub(crate) fn try_zeroed_vec(size_bytes: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Size of the host buffer through which a copy between two devices goes, in bytes.
+/// Size in bytes of the host buffer through which a copy between two devices goes; more bytes go one buffer after the
+/// other.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Copies between two devices through the host, piece by piece. Both buffers must have the same size.

@@ -8,7 +8,8 @@ use crate::driver::cufile::{CuFile, Direction, FileHandle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::buffer::Buffer;
 
-/// A file that is registered with cuFile. Like [`File`], it is read and written through shared references.
+/// A file whose bytes cuFile moves directly between storage and GPU memory. Like [`File`], it is read and written
+/// through shared references.
 pub struct DirectFile {
     handle: FileHandle,
     // Declared after the handle, so that it is closed after it.
@@ -16,7 +17,7 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Registers an open file.
+    /// Registers an open file with cuFile, for reads and writes without host memory.
     ///
     /// # Errors
     /// `LibraryMissing` when cuFile is missing; `DeviceFailed` when it refuses the file.

@@ -107,7 +107,7 @@ impl<T: fmt::Debug> fmt::Debug for HostSlice<'_, T> {
 pub struct HostBytesMut {
     address: usize,
     len: usize,
-    /// Keeps the bytes reserved for writing until the last part that was split off is dropped.
+    /// The lease that reserves the bytes for writing, until the last part that was split off is dropped.
     _lease: Arc<Lease>,
 }
 

@@ -20,7 +20,8 @@ use crate::lock::lock;
 use crate::memory::footprint::Footprint;
 use crate::process::PerProcess;
 
-/// A value that keeps memory alive. Dropping it gives the memory back to its allocator or library.
+/// A value that keeps memory alive: the memory may be freed once the value is dropped. Dropping it gives the memory
+/// back to its allocator or library.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
 /// A block of memory on one device, and the leases that say which of its bytes are being read or written. All buffers
@@ -109,7 +110,7 @@ struct LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// Refuses a new access that overlaps this lease. Called if one of the two writes.
+    /// Refuses a new access to bytes that this lease also covers. Called if one of the two writes.
     fn check(&self, footprints: &[Footprint], access: Access, base: usize) -> Result<()> {
         for footprint in footprints {
             if let Some(own) = self.footprints.iter().find(|own| own.overlaps(footprint)) {
@@ -126,8 +127,8 @@ impl LeaseEntry {
 }
 
 impl Table {
-    /// Adds a lease of the bytes `footprints` to the table, unless it conflicts with another lease there. Error
-    /// messages count bytes from `base`.
+    /// Adds a lease of the bytes `footprints` to this memory's table of leases, unless it conflicts with another lease.
+    /// Error messages count bytes from `base`.
     fn take(&mut self, footprints: Vec<Footprint>, access: Access, base: usize) -> Result<u64> {
         for entry in &self.live {
             if access == Access::Write || entry.access == Access::Write {

@@ -19,7 +19,7 @@ use crate::array::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::element::{Element, WithType, with_type};
 
-/// Whether [`cast`] converts between these types.
+/// Whether [`cast`] converts elements of type `from` to type `to`.
 pub fn is_supported(from: DType, to: DType) -> bool {
     let known = |dtype: DType| with_type(dtype, Known).is_some();
     known(from) && known(to)

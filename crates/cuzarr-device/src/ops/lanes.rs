@@ -46,7 +46,7 @@ fn zip<const WIDTH: usize>(a: Vector, b: Vector) -> [Vector; 2] {
     [std::array::from_fn(byte), std::array::from_fn(|at| byte(at + 16))]
 }
 
-/// Does one round of a transposition: interleaves the first half of the vectors with the second.
+/// Does one round of a byte transposition: interleaves the first half of the vectors with the second half.
 #[inline(always)]
 pub(crate) fn rotate<const WIDTH: usize, const N: usize>(vectors: [Vector; N]) -> [Vector; N] {
     let mut rotated = vectors;

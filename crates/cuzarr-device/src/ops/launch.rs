@@ -92,8 +92,9 @@ pub fn upload_table(bytes: &[u8], stream: &Stream) -> Result<Buffer> {
     write_table(bytes.len(), stream, |table| table.copy_from_slice(bytes))
 }
 
-/// Like [`upload_table`], but `write` makes the table directly in pinned memory. So a large table needs no additional
-/// memory, for which the system would first have to find pages. Bytes that `write` leaves out are unspecified.
+/// Makes a table in device memory like [`upload_table`], but `write` fills it directly in pinned memory. So a large
+/// table needs no additional memory, for which the system would first have to find pages. Bytes that `write` leaves out
+/// are unspecified.
 ///
 /// # Errors
 /// Those of [`upload_table`].

@@ -32,7 +32,7 @@ impl Lines {
         Ok(Lines { outer: product(&shape[..axis]), extent: extent as u64, inner: product(&shape[axis + 1..]) })
     }
 
-    /// Number of elements of the array.
+    /// Number of elements of the array that is divided into lines.
     pub(crate) fn len(self) -> u64 {
         self.outer * self.extent * self.inner
     }

@@ -10,17 +10,17 @@ unsafe extern "C" {
     safe fn c_atanh(x: f64) -> f64;
 }
 
-/// The inverse hyperbolic sine.
+/// The inverse hyperbolic sine of `x`.
 pub fn asinh(x: f64) -> f64 {
     c_asinh(x)
 }
 
-/// The inverse hyperbolic cosine. NaN below 1.
+/// The inverse hyperbolic cosine of `x`. NaN below 1.
 pub fn acosh(x: f64) -> f64 {
     c_acosh(x)
 }
 
-/// The inverse hyperbolic tangent. NaN outside -1 to 1.
+/// The inverse hyperbolic tangent of `x`. NaN outside -1 to 1.
 pub fn atanh(x: f64) -> f64 {
     c_atanh(x)
 }

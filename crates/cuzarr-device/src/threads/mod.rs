@@ -22,7 +22,8 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// The position of a job in the order in which waiting jobs are run. Earlier turns have smaller numbers.
 pub type Turn = u64;
 
-/// Threads that share a queue of jobs. They are started when jobs need them, and live until the process ends.
+/// A pool of threads, which run the jobs of one shared queue. They are started when jobs need them, and live until the
+/// process ends.
 ///
 /// ```
 /// use cuzarr_device::internal::Threads;
@@ -50,7 +51,7 @@ struct State {
     idle: usize,
 }
 
-/// The threads that all calls in a process share.
+/// The two thread pools that all calls in a process share.
 #[derive(Default)]
 struct Process {
     workers: OnceLock<Threads>,
@@ -63,7 +64,7 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Number of processors that this process may use.
+/// Number of processor cores that this process may use, which bounds its threads.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -128,7 +129,7 @@ impl Threads {
         self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `job` soon, after all waiting jobs.
+    /// Queues `job` behind all waiting jobs, for a thread of the pool to run.
     pub fn submit(&self, job: Job) {
         self.submit_at(self.next_turn(), job);
     }
@@ -141,7 +142,7 @@ impl Threads {
         }
     }
 
-    /// Whether jobs are waiting for a thread.
+    /// Whether jobs wait for a thread of the pool.
     pub fn is_wanted(&self) -> bool {
         self.0.lock().waiting > 0
     }
@@ -219,7 +220,7 @@ impl Threads {
 }
 
 impl State {
-    /// Takes the job with the earliest turn.
+    /// Removes and returns the waiting job with the earliest turn; `None` if no job waits.
     fn next(&mut self) -> Option<Job> {
         let mut first = self.jobs.first_entry()?;
         let job = first.get_mut().pop_front();

@@ -52,7 +52,7 @@ impl Threads {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Runs `job` on a pooled thread soon.
+    /// Queues `job` for a thread of the pool, which runs it soon.
     ///
     /// # Errors
     /// When the system refuses a thread. The job then runs only if another thread becomes free before the scope ends.
@@ -72,7 +72,7 @@ impl ScopeJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one of the scope's jobs, if any is still waiting.
+    /// Runs one of the scope's jobs on the calling thread, if any is still waiting.
     fn run_next(&self) {
         let mut state = self.lock();
         let Some(job) = state.waiting.pop_front() else { return };

@@ -13,10 +13,10 @@ use super::flatbuffer::{Table, damaged};
 const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 const HEADER_BYTES: usize = 39;
 
-/// Largest size in bytes to which a metadata file is decompressed.
+/// Largest size in bytes to which a metadata file is decompressed; a larger one is an error.
 const DECOMPRESSED_MOST: u64 = 1 << 30;
 
-/// Longest URL of a virtual chunk that is stored compressed, in bytes.
+/// Longest URL, in bytes, to which the stored URL of a virtual chunk is decompressed; a longer one is an error.
 const LOCATION_MOST: usize = 16 << 10;
 
 /// The 12 bytes by which Icechunk identifies a snapshot, a manifest or a chunk.
@@ -140,9 +140,9 @@ impl RepositoryFile {
 /// An array or group that an Icechunk snapshot lists.
 pub(super) struct NodeEntry {
     pub(super) id: NodeId,
-    /// The node's path, without a leading slash.
+    /// The path of the array or group, without a leading slash.
     pub(super) path: String,
-    /// The node's `zarr.json`.
+    /// The `zarr.json` of the array or group.
     pub(super) document: Vec<u8>,
     /// Identifiers of the manifests that list the array's chunks.
     pub(super) manifests: Vec<ObjectId>,

@@ -22,7 +22,7 @@ use cuzarr::{Error, ErrorKind, Result, ResultExt};
 use self::format::{ChunkEntry, ChunkPlace, FileKind, NodeEntry, NodeId, ObjectId, RepositoryFile};
 use crate::reference::{Location, Part, Pending, Place, Reference, ReferenceTable};
 
-/// Largest size in bytes of a metadata file that is read.
+/// Largest size in bytes of an Icechunk metadata file that is read; a larger one is an error.
 const FILE_MOST_BYTES: u64 = 1 << 30;
 
 /// The version of an Icechunk repository that is to be opened: a branch, a tag or a snapshot.
@@ -33,8 +33,8 @@ pub(crate) enum Revision {
     Snapshot(ObjectId),
 }
 
-/// Parses `branch.NAME`, `tag.NAME` or `snapshot.ID`, in Icechunk's own spelling. An empty text means the branch
-/// `main`.
+/// Parses the version of a repository: `branch.NAME`, `tag.NAME` or `snapshot.ID`, in Icechunk's own spelling. An empty
+/// text means the branch `main`.
 impl FromStr for Revision {
     type Err = Error;
 
@@ -58,7 +58,7 @@ pub(crate) fn chunk_key(id: &ObjectId) -> String {
     format!("chunks/{}", format::encoded(id))
 }
 
-/// Returns the FlatBuffer of a metadata file of any kind; `None` if the file is not a metadata file.
+/// Returns the FlatBuffer of an Icechunk metadata file of any kind; `None` if the file is not a metadata file.
 pub fn flat_content(file: &[u8]) -> Option<Vec<u8>> {
     FileKind::ALL.into_iter().find_map(|kind| format::content(file, kind).ok())
 }

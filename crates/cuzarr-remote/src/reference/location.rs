@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use crate::open::with_clouds;
 use crate::options::StorageOptions;
 
-/// Longest URL that a table of references may name. Web servers refuse longer ones.
+/// Longest URL, in bytes, that a table of references may name; a longer one is refused. Web servers refuse longer ones.
 pub(super) const LONGEST_URL: usize = 16 << 10;
 
 /// URL schemes whose host is a bucket or container. The first segment of their URLs is the bucket, and keys are not

@@ -14,7 +14,7 @@ use crate::icechunk;
 use crate::open::with_clouds;
 use crate::options::{StorageOptions, is_of_a_table};
 
-/// Largest size in bytes of a table of references that is read.
+/// Largest size in bytes of a table of references that is read; a larger one is an error.
 const TABLE_MOST_BYTES: u64 = 1 << 30;
 
 /// Options for opening tables of references, under fsspec's names where fsspec has them.

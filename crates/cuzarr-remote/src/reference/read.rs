@@ -12,16 +12,16 @@ use cuzarr::{Buffer, Device, Error, ErrorKind, Result, ResultExt};
 
 use crate::read::SPAN_PART_BYTES;
 
-/// Largest gap in bytes between parts of a file that one request reads together. Reading the gap takes less time than
-/// another request: 64 KiB arrive in about a millisecond.
+/// Largest gap in bytes between two parts of a file that are still read by one request. Reading the gap takes less time
+/// than another request: 64 KiB arrive in about a millisecond.
 const GAP_BYTES: u64 = 64 << 10;
 
 /// Largest read in bytes that is joined from several parts: the most that one request reads.
 const JOINED_BYTES: u64 = SPAN_PART_BYTES;
 
-/// A part of a file that is to be read, because a reference names it.
+/// A part of a file that is to be read, because the requested key refers to it.
 pub(super) struct Wanted {
-    /// The index of the read request in its batch.
+    /// The index in its batch of the read request that this part answers.
     pub(super) index: usize,
     pub(super) file: Arc<str>,
     pub(super) range: ByteRange,
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
     pub(super) changed_until: Option<u32>,
     /// Whether the file never changes, because it is a chunk file of an Icechunk repository.
     pub(super) is_permanent: bool,
-    /// The key of the reference, for messages.
+    /// The key whose reference names this part of a file, for messages.
     pub(super) name: String,
 }
 
@@ -73,8 +73,8 @@ struct Joined {
     together: Option<Vec<u8>>,
 }
 
-/// Where one part of a file lies in the bytes of a request for several parts, and the memory that the caller lends for
-/// that part.
+/// The part of a joined request that belongs to one part of a file: its bytes there, and the memory that the caller
+/// lends for it.
 struct Slot {
     from: usize,
     size_bytes: usize,

@@ -58,8 +58,8 @@ pub(crate) trait Pending: Send + Sync {
     /// Adds the references of the given keys to the table's `entries`, unless they are already there.
     fn load(&self, keys: &mut dyn Iterator<Item = &Key>, entries: &KeyTable<Reference>) -> Result<()>;
 
-    /// Adds the references that a listing of `prefix` needs: those of all keys below it if `all`, else only of keys
-    /// that determine the listed names.
+    /// Adds the references that a listing of `prefix` needs: all keys below it if `all`, else only keys that determine
+    /// the listed names.
     fn load_below(&self, prefix: &Key, all: bool, entries: &KeyTable<Reference>) -> Result<()>;
 }
 
@@ -235,8 +235,8 @@ impl ReferenceTable {
         Ok(keys.iter().map(|key| self.entries.get(key)).collect())
     }
 
-    /// Adds the references that a listing of `prefix` needs, if they are missing: those of all keys below it if `all`,
-    /// else only of keys that determine the listed names.
+    /// Adds missing references that a listing of `prefix` needs: all keys below it if `all`, else only keys that
+    /// determine the listed names.
     pub(super) fn complete(&self, prefix: &Key, all: bool) -> Result<()> {
         self.pending.as_ref().map_or(Ok(()), |pending| pending.load_below(prefix, all, &self.entries))
     }

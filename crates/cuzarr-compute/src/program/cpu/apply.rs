@@ -219,7 +219,8 @@ trait Real: Lane + PartialOrd {
     fn subtract(self, other: Self) -> Self;
     fn multiply(self, other: Self) -> Self;
     fn divide(self, other: Self) -> Self;
-    /// Returns the remainder of the quotient that is rounded towards 0, without rounding errors.
+    /// Divides this number by `other`, and returns the remainder for a quotient that is rounded towards 0, without
+    /// rounding errors.
     fn fmod(self, other: Self) -> Self;
     fn copysign(self, sign: Self) -> Self;
     fn absolute(self) -> Self;
@@ -239,7 +240,8 @@ trait Real: Lane + PartialOrd {
     fn is_nan(self) -> bool {
         self.partial_cmp(&self).is_none()
     }
-    /// Returns the quotient, rounded down, and the remainder. `other` must not be 0.
+    /// Divides this number by `other`, and returns the quotient, rounded down, and the remainder. `other` must not be
+    /// 0.
     #[inline(always)]
     fn divmod(self, other: Self) -> (Self, Self) {
         let mut rest = self.fmod(other);

@@ -1,6 +1,6 @@
 //! Element types as bytes in memory, and loops over them.
 
-/// An element type that the CPU computes with.
+/// A Rust type for elements of one type, with which the CPU computes.
 pub(super) trait Lane: Copy {
     /// Size of an element in bytes.
     const SIZE: usize;
@@ -59,7 +59,7 @@ impl<T: Lane> Lane for Complex<T> {
     }
 }
 
-/// Writes `f(a[i])` to `out[i]` for all elements.
+/// Computes `f(a[i])` for all elements of `a`, and writes each result to `out[i]`.
 #[inline(always)]
 pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> R) {
     for (a, out) in a.chunks_exact(A::SIZE).zip(out.chunks_exact_mut(R::SIZE)) {
@@ -67,7 +67,7 @@ pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> 
     }
 }
 
-/// Writes `f(a[i], b[i])` to `out[i]` for all elements.
+/// Computes `f(a[i], b[i])` for all elements of `a` and `b`, and writes each result to `out[i]`.
 #[inline(always)]
 pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8], f: impl Fn(A, B) -> R) {
     let operands = a.chunks_exact(A::SIZE).zip(b.chunks_exact(B::SIZE));

@@ -72,7 +72,8 @@ struct Registers {
 }
 
 impl Registers {
-    /// Returns for each step the number of the register that holds its value. Constants keep theirs to the end.
+    /// Returns for each step of the program the number of the register (a piece of memory) that holds the value of the
+    /// step. Constants keep theirs to the end.
     fn plan(program: &Program) -> Vec<usize> {
         let steps = &program.steps;
         let mut last_use: Vec<usize> = (0..steps.len()).collect();
@@ -117,7 +118,7 @@ impl Registers {
 }
 
 impl ProgramPass<'_> {
-    /// Computes result elements from number `first` on, until `out` is full.
+    /// Computes the elements of the program's result from element number `first` on, until `out` is full.
     fn piece(&self, first: usize, out: &mut [u8], registers: &mut Registers) -> Result<()> {
         let element_bytes = self.program.output.size_bytes();
         for (number, block) in out.chunks_mut(BLOCK_ELEMS * element_bytes).enumerate() {

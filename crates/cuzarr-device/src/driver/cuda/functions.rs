@@ -95,7 +95,7 @@ pub(super) const FUNCTION_LOCAL_BYTES: c_int = 3;
 pub(super) const FUNCTION_REGISTERS: c_int = 4;
 pub(super) const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
 
-/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: returns offset and size of a parameter.
+/// `cuFuncGetParamInfo` of CUDA 12.4 and newer: returns offset and size of one parameter of a kernel.
 pub(super) type ParameterInfo = unsafe extern "C" fn(*mut c_void, usize, *mut usize, *mut usize) -> Code;
 
 /// Whether an error code of the CUDA driver means that a kernel faulted. After that, nothing on the GPU works any more

@@ -16,9 +16,9 @@ pub(crate) struct CudaBackend {
     driver: &'static Driver,
     device: c_int,
     context: usize,
-    /// `None` if the GPU has no memory pools (some virtual GPUs). Plain allocations are used then.
+    /// The GPU's memory pools; `None` if it has none, like some virtual GPUs. Plain allocations are used then.
     pools: Option<Pools>,
-    /// Number of bytes allocated outside the pools.
+    /// Number of bytes of GPU memory that are allocated outside the pools.
     apart_bytes: AtomicU64,
     properties: Properties,
 }
@@ -98,7 +98,7 @@ impl CudaBackend {
     }
 }
 
-/// Enters the context, calls one driver function, and checks its result.
+/// Makes the GPU's context current, calls one function of the CUDA driver, and checks the code that it returns.
 macro_rules! call {
     ($self:ident, $symbol:literal, $field:ident($($argument:expr),*)) => {{
         let _current = $self.enter()?;

@@ -12,11 +12,12 @@ use crate::lock::lock;
 /// CUDA's constant `CU_MEM_LOCATION_TYPE_DEVICE`: a pool's memory lies on a GPU.
 const LOCATION_DEVICE: c_int = 1;
 
-/// Size of the pieces in which CUDA's pools take memory from the system. A pool's limit is rounded up to whole pieces.
+/// Size in bytes of the pieces of GPU memory in which CUDA's pools take memory from the system. A pool's limit is
+/// rounded up to whole pieces.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// Number of pieces of the memory limit that the pool for working memory leaves to the pool for results. They serve the
-/// rest of a result's last piece, and blocks that do not fit into the limited pool.
+/// Number of pieces (each of `PIECE_BYTES`) by which the pool for working memory stays below the memory limit. They
+/// serve the rest of a result's last piece, and blocks that do not fit into the limited pool.
 const LEFT_PIECES: u64 = 2;
 
 const POOL_ATTRIBUTE_RELEASE_THRESHOLD: c_int = 4;
@@ -25,12 +26,11 @@ const POOL_ATTRIBUTE_RESERVED_BYTES: c_int = 5;
 /// The memory pools of one GPU.
 pub(super) struct Pools {
     results: usize,
-    /// Handle of the current pool for memory that work uses besides its results. 0 if it was not made yet, or if the
-    /// driver's pools cannot be limited.
+    /// The pool, as CUDA's `CUmemoryPool`, for memory that work uses besides its results.
     bounded: RwLock<usize>,
-    /// Handles of all size-limited pools that were ever made on the GPU, each with its size in bytes. None is
-    /// destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of whole
-    /// pieces share one pool.
+    /// All size-limited pools that were ever made on the GPU: the size in bytes of each, and its `CUmemoryPool`. None
+    /// is destroyed: its blocks may be in use, and drivers were seen to crash then. Limits with the same number of
+    /// whole pieces share one pool.
     sized: Mutex<Vec<(u64, usize)>>,
     /// The GPUs that asked for access to the pools, and whether each can reach them.
     opened: Mutex<Vec<(c_int, bool)>>,
@@ -95,7 +95,7 @@ impl CudaBackend {
         Ok(bytes)
     }
 
-    /// Lets GPU `other` reach a pool's memory.
+    /// Lets the GPU with number `other` access a memory pool of this GPU.
     fn pool_open(&self, pool: usize, other: c_int) -> Result<()> {
         const READ_AND_WRITE: c_int = 3;
         let access = PoolAccess { location_type: LOCATION_DEVICE, location_id: other, flags: READ_AND_WRITE };

@@ -126,7 +126,7 @@ fn boxed<T>(
     Ok(unsafe { NonNull::new_unchecked(tensor) })
 }
 
-/// The DLPack name of a device. The simulated device of tests counts as the CPU.
+/// Converts a device to DLPack's type and number of the device. The simulated device of tests counts as the CPU.
 ///
 /// # Errors
 /// `Unsupported` when the device's number is too large.

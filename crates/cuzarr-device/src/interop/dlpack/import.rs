@@ -31,8 +31,9 @@ unsafe impl<T: Managed> Send for Taken<T> {}
 // SAFETY: nothing of the structure is reached through a shared reference.
 unsafe impl<T: Managed> Sync for Taken<T> {}
 
-/// Takes over a DLPack 1 structure. The deleter is called when the last view of the memory is gone, or immediately if
-/// the import fails. The caller renames the capsule to [`Managed::USED_CAPSULE`] before the call.
+/// Takes over a DLPack 1 structure from its producer, as an nd-buffer that shares the array's memory. The deleter is
+/// called when the last view of the memory is gone, or immediately if the import fails. The caller renames the capsule
+/// to [`Managed::USED_CAPSULE`] before the call.
 ///
 /// `own` may wrap the structure in a larger owner, for example with another object that keeps the memory alive, or with
 /// a lock that the deleter needs.

@@ -28,7 +28,8 @@ pub use crate::interop::array_interface::{ArrayInterface, wrap};
 pub use export::{device, export_legacy, export_versioned};
 pub use import::{import_legacy, import_versioned};
 
-/// Version of DLPack's structures. Another major version means another layout.
+/// Version of DLPack, by which the consumer of a structure knows the layout of its memory. Another major version means
+/// another layout.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
@@ -109,7 +110,8 @@ pub struct DLManagedTensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// Version of this structure. If the major version is unknown, no other field may be read.
+    /// Version of DLPack in whose memory layout this structure is written. If the major version is unknown, no other
+    /// field may be read.
     pub version: DLPackVersion,
     /// A pointer for the producer's own use.
     pub manager_ctx: *mut c_void,
@@ -141,11 +143,11 @@ mod layouts {
     }
 }
 
-/// Flag: the memory must not be written.
+/// Bit in the `flags` of an exported array: its memory must not be written.
 pub const FLAG_READ_ONLY: u64 = 1;
-/// Flag: the producer made a copy for this export.
+/// Bit in the `flags` of an exported array: the producer made a copy for this export.
 pub const FLAG_IS_COPIED: u64 = 2;
-/// Flag: elements of less than a byte take a byte each.
+/// Bit in the `flags` of an exported array: elements of less than a byte take a byte each.
 pub const FLAG_SUBBYTE_TYPE_PADDED: u64 = 4;
 
 /// A structure that a DLPack capsule can hold.

@@ -53,8 +53,8 @@ impl<M: Clone> Arena<M> {
         self.blocks.contains_key(&address)
     }
 
-    /// Takes a block of `size_bytes`, and returns its address and the events (marks) that its user must wait for.
-    /// `None` if no hole is large enough.
+    /// Takes a block of `size_bytes` from the arena, and returns its address and the events (marks) that its user must
+    /// wait for. `None` if no hole is large enough.
     pub(super) fn take(&mut self, size_bytes: usize, is_passed: impl Fn(&M) -> bool) -> Option<(usize, Vec<M>)> {
         let size_bytes = size_bytes.max(1).checked_next_multiple_of(ALIGNMENT_BYTES)?;
         let large_enough = self.holes.iter_mut().filter(|(_, hole)| hole.size_bytes >= size_bytes);
@@ -72,7 +72,8 @@ impl<M: Clone> Arena<M> {
         Some((address, marks))
     }
 
-    /// Takes the block at `address` back, as an unused range (hole). Its next user must wait for `mark`.
+    /// Takes back the block at `address`, whose memory becomes an unused range (hole) of the arena. Its next user must
+    /// wait for `mark`.
     pub(super) fn give_back(&mut self, address: usize, mark: M, is_passed: impl Fn(&M) -> bool) {
         let Some(mut size_bytes) = self.blocks.remove(&address) else { return };
         let (mut start, mut marks) = (address, vec![mark]);

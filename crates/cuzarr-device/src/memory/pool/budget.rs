@@ -269,10 +269,10 @@ impl Source {
 /// The arenas that give memory to work with small memory limits.
 #[derive(Default)]
 struct Small {
-    /// The wanted size of the arena; 0 while memory limits are large.
+    /// The wanted size in bytes of the arena for work with small memory limits; 0 while memory limits are large.
     most_bytes: usize,
-    /// The arena from which memory blocks are taken; it has the wanted size. Several if the limit rose while blocks
-    /// were in use.
+    /// The arenas from which memory blocks are taken: normally one, which has the wanted size. Several if the limit
+    /// rose while blocks were in use.
     arenas: Vec<Arena<Event>>,
 }
 

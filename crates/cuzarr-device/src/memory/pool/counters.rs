@@ -1,4 +1,4 @@
-//! Counters of each device's pool, and the names of results.
+//! Counters of each device's memory pool, such as bytes in use, and the names that callers gave to results.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The counters of a device.
+    /// Returns the memory counters of the device that `context` belongs to.
     pub(super) fn of(context: &Context) -> &'static Counters {
         static COUNTERS: PerDevice<Counters> = PerDevice::new();
         COUNTERS.of(context)

@@ -24,7 +24,7 @@ pub(crate) struct PooledMemory {
     /// The event behind the allocation, for which other streams wait before they use the memory; `None` if no stream
     /// has to wait.
     ready: Option<Event>,
-    /// Uses of the memory by its home stream.
+    /// Uses of this memory by its home stream, the stream in whose order it was allocated.
     at_home: Mutex<HomeUses>,
     /// Other streams that used the memory, the latest one last.
     users: Mutex<Vec<Stream>>,
@@ -184,7 +184,7 @@ impl Drop for PooledMemory {
 }
 
 impl PooledMemory {
-    /// Returns a buffer over the whole allocation.
+    /// Turns this allocation of the pool into a buffer over all of its bytes.
     pub(crate) fn into_buffer(self) -> Buffer {
         let (device, address, size_bytes) = (self.context.device, self.address, self.size_bytes);
         // SAFETY: the pool gave this memory to this value alone, and the owner gives it back. The host cannot reach it.

@@ -1,4 +1,4 @@
-//! Records which streams use which memory.
+//! Records which streams use which memory of the pools, so that memory is reused only after the work on it.
 
 use crate::error::Result;
 use crate::memory::buffer::Buffer;

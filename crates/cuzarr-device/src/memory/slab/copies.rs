@@ -32,7 +32,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Like [`Copies::note`], but `done` is an event that was already recorded behind the copy.
+    /// Like [`Copies::note`], but for a copy behind which the event `done` was already recorded.
     pub(super) fn note_done(&self, stream: &Stream, into: bool, done: Event) {
         let mut copies = lock(&self.0);
         match copies.iter_mut().find(|copy| copy.into == into && copy.stream.is_same_queue(stream)) {

@@ -31,8 +31,8 @@ pub(super) struct Forward {
 
 struct State {
     carved_bytes: usize,
-    /// Whether no more pieces will be carved from the slab. The last section is then copied once it is filled, even if
-    /// it is short.
+    /// Whether no more pieces of memory will be cut from the slab for threads to fill. The last section is then copied
+    /// once it is filled, even if it is short.
     closed: bool,
     sections: Vec<Section>,
 }
@@ -80,9 +80,9 @@ pub struct Copied {
 }
 
 impl Slab {
-    /// Uploads filled bytes to `dst` on `stream` from now on, section by section. The thread that drops the last piece
-    /// of a section submits its copy. [`Slab::finish_upload`] sends the rest. The slab's size is reduced to that of
-    /// `dst`.
+    /// Lets the slab's bytes be uploaded to `dst` on `stream` from now on, section by section, as threads fill them.
+    /// The thread that drops the last piece of a section submits its copy. [`Slab::finish_upload`] sends the rest. The
+    /// slab's size is reduced to that of `dst`.
     ///
     /// # Errors
     /// `InvalidArgument` when pieces were carved already; `MemorySpace` when `dst` is not on the stream's device.

@@ -131,7 +131,7 @@ impl Slab {
         self.lease.copies.note(stream, false)
     }
 
-    /// Address of the slab. Devices access pinned memory at the same address.
+    /// Address of the slab's first byte in host memory. Devices access pinned memory at the same address.
     pub(crate) fn address(&self) -> usize {
         self.lease.address()
     }

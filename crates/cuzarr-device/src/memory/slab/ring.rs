@@ -76,8 +76,8 @@ impl SlabRing {
         lock(&self.0.state).leased_bytes
     }
 
-    /// Returns a slab of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came back and their last
-    /// copies are done. A thread that holds all slabs itself would wait for ever.
+    /// Returns a slab (pinned host memory) of at least `min_bytes` (0: an ordinary one). Blocks until enough slabs came
+    /// back and their last copies are done. A thread that holds all slabs itself would wait for ever.
     ///
     /// # Errors
     /// `BudgetExceeded` when `min_bytes` is above the ring's limit, `OutOfMemory`, `DeviceFailed`.
@@ -155,7 +155,8 @@ impl Ring {
         Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))
     }
 
-    /// Makes slabs in `busy` available again whose copies are done. With `wait`, blocks for the oldest one.
+    /// Makes those slabs in `busy` available again whose pending copies are done. With `wait`, blocks for the oldest
+    /// one.
     fn reap<'a>(&'a self, mut state: MutexGuard<'a, RingState>, wait: bool) -> Result<MutexGuard<'a, RingState>> {
         let mut must_wait = wait;
         while let Some((events, _)) = state.busy.front() {

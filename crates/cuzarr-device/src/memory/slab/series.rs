@@ -13,7 +13,7 @@ use crate::memory::slab::forward::Sent;
 use crate::memory::slab::{Copied, PIECE_ALIGNMENT_BYTES, Slab, SlabPiece, SlabRing};
 use crate::stream::Stream;
 
-/// Number of equal pieces that must fit into a slab for a piece to count as small. Small pieces waste little of the
+/// A piece of memory counts as small if this many of its size fit into one slab. Small pieces waste little of the
 /// slab's end. For larger pieces, the size of a slab is a multiple of this fraction, so that one slab can replace
 /// another.
 const PIECES_PER_SLAB: usize = 4;
@@ -28,7 +28,7 @@ pub struct SlabSeries {
     /// The slab that pieces are carved from, and the offset in the buffer where it begins.
     open: Option<(Slab, usize)>,
     carved_bytes: usize,
-    /// Bytes carved from the slabs before the open one.
+    /// Number of bytes that were carved (cut for threads to fill) from the slabs before the open one.
     closed_bytes: usize,
     sent: Arc<Mutex<Sent>>,
 }
@@ -88,7 +88,7 @@ impl SlabSeries {
         Ok(piece.map(|piece| (begin, piece)))
     }
 
-    /// Size of the slab to take so that pieces of `size_bytes` fit it well.
+    /// Size in bytes of the slab to take from the ring, so that pieces of `size_bytes` fit into it well.
     fn slab_bytes_for(&self, size_bytes: usize) -> usize {
         let slab_bytes = self.ring.slab_bytes();
         match slab_bytes / PIECES_PER_SLAB {
@@ -98,7 +98,8 @@ impl SlabSeries {
         }
     }
 
-    /// Uploads the rest of the open slab as soon as it is filled. The slab then goes back to the ring.
+    /// Lets the rest of the slab that pieces were carved from be uploaded as soon as it is filled. The slab then goes
+    /// back to the ring.
     fn close(&mut self) {
         if let Some((slab, _)) = self.open.take() {
             slab.close();

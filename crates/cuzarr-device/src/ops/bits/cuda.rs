@@ -50,14 +50,14 @@ c_layout! {
 /// Number of groups of eight elements (octets) that a thread handles in a tile.
 const OCTETS_PER_THREAD: usize = defined(BITS.text, "CUZARR_BITS_OCTETS") as usize;
 
-/// The kernel of bits.cu that a launch runs.
+/// Which of the two kernels of bits.cu a launch runs: the one that packs numbers, or the one that unpacks them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Unpack,
     Pack,
 }
 
-/// Packs or unpacks `elems` elements of each chunk whose place `spans` gives.
+/// Packs or unpacks `elems` elements of each chunk; `spans` says where the chunks lie.
 pub(super) fn launch(
     way: Way,
     fields: &Fields,

@@ -9,16 +9,16 @@ use crate::memory::buffer::Buffer;
 use crate::stream::Stream;
 use cuda::Way;
 
-/// Which bits of each element are packed.
+/// Which bits of each element are packed, and which of them have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     /// Size of an element in bytes: 1, 2, 4 or 8.
     pub elem_bytes: usize,
-    /// Number of bits of the element that have a meaning. The bits above are 0.
+    /// Number of bits of each element that have a meaning. The bits above are 0.
     pub elem_bits: u32,
-    /// Number of the lowest bit that is packed.
+    /// Index of the lowest bit of each element that is packed.
     pub first: u32,
-    /// Number of bits that are packed. `first + width` is at most `elem_bits`.
+    /// Number of bits of each element that are packed. `first + width` is at most `elem_bits`.
     pub width: u32,
     /// Whether unpacking repeats the highest packed bit in the bits above it.
     pub is_signed: bool,

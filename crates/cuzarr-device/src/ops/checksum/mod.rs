@@ -35,7 +35,7 @@ pub enum Checksum {
 /// A range of bytes whose checksum is stored elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The bytes, as a range of the data buffer.
+    /// The bytes that the checksum covers, as a range of the data buffer.
     pub bytes: Range<usize>,
     /// Byte offset of the four-byte checksum in the buffer of stored checksums.
     pub stored_offset_bytes: usize,

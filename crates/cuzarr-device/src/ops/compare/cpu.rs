@@ -45,7 +45,8 @@ impl WithType for EqualValues<'_> {
     }
 }
 
-/// Size in bytes of the pieces in which elements are compared. They stay in the L1 cache.
+/// Size in bytes of the blocks in which an array's elements are compared with one repeated element. They stay in the L1
+/// cache.
 const PATTERN_BYTES: usize = 4096;
 
 /// Whether every element of a host nd-buffer equals `element`.

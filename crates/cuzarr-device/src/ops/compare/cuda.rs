@@ -20,9 +20,9 @@ enum Equality {
     Bits = 0,
     /// Two elements are equal if all their bits are, except that any two NaN parts (real or imaginary) are equal.
     Parts = 1,
-    /// Compares numbers: -0.0 equals 0.0, and NaN equals nothing.
+    /// Two elements are equal if they are equal numbers: -0.0 equals 0.0, and NaN equals nothing.
     Numbers = 2,
-    /// Compares numbers, and NaN equals NaN.
+    /// Two elements are equal if they are equal numbers, or if both are NaN.
     NumbersAndNan = 3,
 }
 

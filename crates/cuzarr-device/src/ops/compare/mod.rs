@@ -56,7 +56,7 @@ impl NdBuffer {
 }
 
 impl Reader {
-    /// Whether every element has the bits of `element`; see [`NdBuffer::holds_only`].
+    /// Whether every element that this reader may read has the bits of `element`; see [`NdBuffer::holds_only`].
     ///
     /// # Errors
     /// `InvalidArgument` when `element` has the wrong size.
@@ -71,7 +71,7 @@ impl Reader {
 pub(crate) enum Nan {
     /// Two NaNs are equal if they have the same bits.
     Bits,
-    /// Any two NaNs are equal.
+    /// Any two NaNs are equal, whatever their bits are.
     Any,
     /// No NaN equals any other, or itself.
     Never,

@@ -14,7 +14,7 @@ use crate::stream::Stream;
 
 static CONVERT: KernelSource = KernelSource { name: "convert", text: include_str!("convert.cu"), headers: &[] };
 
-/// Number of elements that a thread handles in a tile.
+/// Number of elements that a GPU thread converts in a tile (the elements that a block of threads handles at once).
 const ELEMS_PER_THREAD: usize = defined(CONVERT.text, "CUZARR_CONVERT_ELEMS") as usize;
 
 /// Where one chunk lies in the source and in the target, and the status word in which kernels report its errors.
@@ -71,7 +71,8 @@ c_layout! { plain Pair: 16 bytes { key at 0, value at 8 } }
 
 /// A table of values to replace, with their replacements.
 struct ConvertPairs {
-    /// The pairs, sorted by key, each key once. The last two pairs give the replacement of any zero and of any NaN.
+    /// Pairs of an element's bits (the key) and its replacement's bits, sorted by key, each key once. The last two
+    /// pairs give the replacement of any zero and of any NaN.
     table: Vec<Pair>,
     /// Number of pairs in `table`, not counting the last two, which are for zero and NaN.
     count: u32,

@@ -17,7 +17,7 @@ use crate::stream::Stream;
 pub enum Rounding {
     /// Rounds to the nearer of the two values; halfway, to the even one.
     NearestEven,
-    /// Rounds towards zero.
+    /// Rounds to the value that is nearer to zero.
     TowardsZero,
     /// Rounds up, to the greater value.
     TowardsPositive,
@@ -27,14 +27,14 @@ pub enum Rounding {
     NearestAway,
 }
 
-/// The treatment of values that the target type cannot hold. In the order of convert.cu.
+/// How a conversion treats values that the target type cannot hold. In the order of convert.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
     /// The value is reported as an error.
     Error,
     /// The value becomes the nearest value of the type; for floats, an infinity.
     Clamp,
-    /// Only the low bits of the value are kept. For integers only.
+    /// Only as many low bits of the value are kept as the target type has. For integers only.
     Wrap,
 }
 
@@ -45,14 +45,14 @@ pub enum Rule {
     Cast {
         /// How to round a number that the target type cannot represent exactly.
         rounding: Rounding,
-        /// The treatment of numbers that are out of range.
+        /// How to treat a number that the target type cannot hold.
         out_of_range: OutOfRange,
     },
     /// Computes `(x - offset) * scale`, for integers of one type. Results that are out of range are reported.
     Scale {
         /// The number to subtract, as the bits of the integer type.
         offset: [u8; 8],
-        /// The factor, as the bits of the integer type.
+        /// The number to multiply by, as the bits of the integer type.
         scale: [u8; 8],
     },
     /// Computes `x / scale + offset`, for integers of one type. Remainders and results that are out of range are
@@ -60,7 +60,7 @@ pub enum Rule {
     Unscale {
         /// The number to add, as the bits of the integer type.
         offset: [u8; 8],
-        /// The divisor, as the bits of the integer type. Not 0.
+        /// The number to divide by, as the bits of the integer type. Not 0.
         scale: [u8; 8],
     },
 }
@@ -94,7 +94,7 @@ pub struct Span {
     pub status: u32,
 }
 
-/// Whether kernels can do the conversion.
+/// Whether GPU kernels can do this conversion of elements.
 pub fn is_supported(conversion: &Conversion) -> bool {
     let real =
         |dtype: DType| matches!(dtype.kind(), DTypeKind::Int | DTypeKind::UInt | DTypeKind::Float | DTypeKind::BFloat);

@@ -16,9 +16,9 @@ pub const ALIGNMENT_BYTES: usize = 16;
 /// Where one chunk lies in the source and in the target. The two may be the same bytes, but must not overlap otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Byte offset of the chunk in the source.
+    /// Byte offset in the source at which the chunk begins.
     pub src_offset_bytes: usize,
-    /// Byte offset of the chunk's result in the target.
+    /// Byte offset in the target at which the chunk's result begins.
     pub dst_offset_bytes: usize,
     /// Size of the chunk in bytes, the same in source and target. Whole elements only.
     pub size_bytes: usize,

@@ -11,7 +11,7 @@ use crate::ops::downsample::Downsampling;
 use crate::ops::nan::Canonical;
 use crate::threads::{Threads, cores};
 
-/// Fewest elements of the result that are worth a thread.
+/// Fewest elements of the result for which one more thread is used.
 const ELEMS_A_THREAD: usize = 1 << 15;
 
 /// A number type for which the elements of a box can be reduced to one element.

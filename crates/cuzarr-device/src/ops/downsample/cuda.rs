@@ -27,7 +27,7 @@ struct Axis {
 // `Axis` in downsample.cu, which checks the size, too.
 c_layout! { plain Axis: 48 bytes { src_extent at 0, dst_extent at 8, factor at 16, src_stride at 24, before at 32, reach at 40 } }
 
-/// Downsamples `src` into `dst`, in stream order. Both must be packed in C order.
+/// Fills `dst` with one element for each box of elements of `src`, in stream order. Both must be packed in C order.
 pub(crate) fn downsample(
     src: &NdBuffer,
     before: &[usize],

@@ -11,14 +11,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
 use crate::stream::Stream;
 
-/// Largest number of elements of a box that is combined into one element. The host visits them one by one.
+/// Largest number of elements of a box that is combined into one element; larger boxes are refused. The host visits
+/// them one by one.
 const MOST_BOX_ELEMS: usize = 1 << 16;
 
 const TEXT: &str = include_str!("downsample.cu");
-/// Most dimensions of an array that can be downsampled.
+/// Most dimensions of an array that can be downsampled; arrays with more are refused.
 pub(crate) const MOST_AXES: usize = defined(TEXT, "CUZARR_DOWNSAMPLE_AXES") as usize;
 
-/// How the elements of a box become one element.
+/// The method by which the elements of a box are combined into one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downsampling {
     /// The mean of the box's elements. Floats are averaged in binary64; integers exactly, rounded half to even.
@@ -51,7 +52,7 @@ impl Downsampling {
         }
     }
 
-    /// Returns the method named `name`.
+    /// Returns the downsampling method with this name, such as `mean`.
     pub fn named(name: &str) -> Option<Downsampling> {
         METHODS.into_iter().find(|one| one.name() == name)
     }
@@ -126,7 +127,8 @@ pub fn downsample(array: &NdBuffer, factors: &[usize], method: Downsampling) -> 
 pub struct Boxes<'a> {
     /// Number of elements before the first box, along each dimension. Methods with a reach use them.
     pub before: &'a [usize],
-    /// Number of boxes along each dimension. Elements behind the last box are used like those before the first.
+    /// Number of boxes of elements along each dimension. Elements behind the last box are used like those before the
+    /// first.
     pub shape: Vec<usize>,
 }
 

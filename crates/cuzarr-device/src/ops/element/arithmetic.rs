@@ -1,17 +1,18 @@
-//! Arithmetic within one element type.
+//! Arithmetic with an element and a constant of the same element type, such as `x + operand`.
 
 /// One step of arithmetic, in the element type that is current at that step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// `x + operand`; integers wrap.
+    /// Computes `x + operand` for each element `x`; integers wrap.
     Add,
-    /// `x - operand`; integers wrap.
+    /// Computes `x - operand` for each element `x`; integers wrap.
     Subtract,
-    /// `x * operand`; integers wrap.
+    /// Computes `x * operand` for each element `x`; integers wrap.
     Multiply,
-    /// `x / operand`. Integer quotients are truncated towards zero; division by zero gives zero.
+    /// Computes `x / operand` for each element `x`. Integer quotients are truncated towards zero; division by zero
+    /// gives zero.
     Divide,
-    /// `round_half_even(x)`. The operand is not used, and integers are unchanged.
+    /// Computes `round_half_even(x)` for each element `x`. The operand is not used, and integers are unchanged.
     Round,
 }
 

@@ -222,7 +222,7 @@ complex_elements! {
     f64: to_f64;
 }
 
-/// A generic function to call with the Rust type of a dtype.
+/// A generic function that `with_type` calls with the Rust type of a dtype.
 pub(crate) trait WithType {
     type Output;
     fn run<T: Element>(self) -> Self::Output;

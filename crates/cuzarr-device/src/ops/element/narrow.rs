@@ -62,7 +62,8 @@ pub(crate) fn f32_from_half(half: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// The binary64 that equals a binary16. A NaN keeps its payload, and a signalling NaN remains signalling.
+/// Converts a binary16, given by its bits, to the binary64 that equals it. A NaN keeps its payload, and a signalling
+/// NaN remains signalling.
 pub(crate) fn f64_from_half(half: u16) -> f64 {
     if half & 0x7fff > 0x7c00 {
         return f64::from_bits(u64::from(half & 0x8000) << 48 | 0x7ff << 52 | u64::from(half & 0x3ff) << 42);
@@ -78,7 +79,7 @@ pub(crate) fn bfloat_from_f32(value: f32) -> u16 {
     if value.is_nan() { (bits >> 16) as u16 & 0x8000 | 0x7fc0 } else { rounded }
 }
 
-/// The binary32 that equals a bfloat16.
+/// Converts a bfloat16, given by its bits, to the binary32 that equals it.
 pub(crate) fn f32_from_bfloat(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }

@@ -1,4 +1,4 @@
-//! Reads elements at indices, in host memory.
+//! Reads the elements at the given indices along a dimension, for arrays in host memory.
 
 use crate::ops::gather::Listed;
 

@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 static GATHER: KernelSource = KernelSource { name: "gather", text: include_str!("gather.cu"), headers: &[] };
 
-/// Largest number of bytes that a thread copies at once.
+/// Largest number of bytes that a GPU thread copies at once; larger elements are copied in several units.
 const MOST_UNIT_BYTES: usize = 16;
 
 /// Fills `gathered` with the packed elements at packed indices, and waits for the stream. Returns an index that is out

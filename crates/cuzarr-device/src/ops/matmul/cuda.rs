@@ -15,7 +15,7 @@ use crate::stream::Stream;
 
 static MATMUL: KernelSource = KernelSource { name: "matmul", text: include_str!("matmul.cu"), headers: &[] };
 
-/// Most matrices in one call of cuBLAS.
+/// Most matrices in one call of cuBLAS; a larger batch takes several calls.
 const MOST_BATCH: usize = 1 << 15;
 
 /// The cuBLAS type for a dtype; `None` for types that cuBLAS does not multiply.

@@ -2,9 +2,9 @@
 
 use crate::threads::{Threads, cores};
 
-/// Number of bytes that are skipped at once if all are 0.
+/// Number of bytes of a mask that are skipped at once if all are 0.
 const BLOCK: usize = 64;
-/// Fewest bytes of a mask for whose search a further thread is worth its cost.
+/// Fewest bytes of a mask for each thread that searches it.
 const THREAD_BYTES: usize = 1 << 20;
 /// Largest number of threads that search one mask. With more, they would wait for memory.
 const MOST_THREADS: usize = 16;

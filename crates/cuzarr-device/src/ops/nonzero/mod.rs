@@ -1,4 +1,4 @@
-//! Finds the true elements of a mask.
+//! Finds the positions of the true elements of a mask, in host or device memory.
 
 mod cpu;
 mod cuda;

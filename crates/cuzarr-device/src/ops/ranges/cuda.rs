@@ -17,7 +17,7 @@ const MOST_UNIT_BYTES: usize = 16;
 /// Largest number of units in one piece of a range; one warp copies a piece. Longer ranges are cut, so that many warps
 /// share them.
 const MOST_PIECE_UNITS: usize = 2048;
-/// Largest number of pieces of ranges that one launch copies.
+/// Largest number of pieces of ranges that one launch copies; more pieces take several launches.
 const MOST_PIECES: usize = 1 << 15;
 
 /// A part of a range, which one warp copies: `RangePiece` in ranges.cu.

@@ -6,11 +6,12 @@ use crate::kernel::defined;
 use crate::ops::regions::{Item, RegionBoxes};
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/regions.cuh");
-/// Most dimensions that a kernel handles.
+/// Most dimensions that a kernel which moves boxes handles; boxes with more are split.
 pub(crate) const MAX_NDIM: usize = defined(HEADER, "CUZARR_MAX_NDIM") as usize;
-/// Number of elements that one thread moves in a tile.
+/// Number of elements that one thread moves in a tile (the elements that a block of threads moves at once).
 pub(crate) const UNROLL: u32 = defined(HEADER, "CUZARR_UNROLL");
-/// Largest number of regions into which one transfer may be split because it has more than [`MAX_NDIM`] dimensions.
+/// Largest number of regions into which a transfer with more than [`MAX_NDIM`] dimensions is split; beyond it, the
+/// transfer is refused.
 const MAX_REGIONS: usize = 1 << 22;
 /// Shortest side, in elements, for which a transposed square is worth its two barriers.
 const MIN_SQUARE: usize = 4;

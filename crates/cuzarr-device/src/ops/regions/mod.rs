@@ -55,7 +55,7 @@ impl RegionBoxes {
         }
     }
 
-    /// The largest power of two, up to 16, that divides `size_bytes` and every address.
+    /// The largest power of two, up to 16, that divides `size_bytes` and every address of source and target.
     pub(crate) fn alignment(&self, size_bytes: usize, bases: (usize, usize)) -> usize {
         let mut bits = 16 | size_bytes as u64 | bases.0 as u64 | bases.1 as u64;
         for stride in self.src_strides.iter().chain(&self.dst_strides) {
@@ -77,7 +77,7 @@ impl RegionBoxes {
         side_alignment(base, &self.dst_strides, self.items.iter().map(|item| item.dst_offset))
     }
 
-    /// Calls `change` while source and target are exchanged.
+    /// Exchanges source and target of all boxes, calls `change`, and exchanges them back.
     pub(crate) fn swap_sides(&mut self, change: impl FnOnce(&mut RegionBoxes)) {
         self.exchange();
         change(self);

@@ -13,7 +13,7 @@ use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 const TEXT: &str = include_str!("scan.cu");
-/// Number of neighbouring elements (a segment) that are combined one after the other.
+/// Number of neighbouring elements (a segment) that one GPU thread combines one after the other.
 const SEGMENT: u64 = defined(TEXT, "CUZARR_SCAN_SEGMENT") as u64;
 
 /// The operation that combines an element with all elements before it.

@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use crate::ops::lanes;
 
-/// Reverses the bytes of every unit of `unit_bytes` bytes, in place. Bytes that do not fill a unit are unchanged.
+/// Reverses the bytes of every unit (group) of `unit_bytes` bytes, in place, as a change of byte order does. Bytes that
+/// do not fill a unit are unchanged.
 pub fn swap_bytes(bytes: &mut [u8], unit_bytes: usize) {
     fn swap<const N: usize>(bytes: &mut [u8]) {
         for unit in bytes.as_chunks_mut::<N>().0 {
@@ -148,7 +149,7 @@ pub(crate) unsafe fn shuffle_part_into(
     }
 }
 
-/// Number of units that are shuffled or bit-shuffled together.
+/// Number of units (elements of `unit_bytes` bytes) that are shuffled or bit-shuffled together.
 const BLOCK_UNITS: usize = 1024;
 
 /// Splits units of `N` bytes into `N` planes: plane `k` gets byte `k` of every unit. `plane` gives the first address of
@@ -388,7 +389,7 @@ fn bitunshuffle_any(source: &[u8], target: &mut [u8], unit_bytes: usize) {
     }
 }
 
-/// Transposes every 8 bytes as a matrix of bits.
+/// Transposes every 8 bytes as an 8×8 matrix of bits, one byte per row.
 fn transpose_all_bits(bytes: &mut [u8]) {
     for bytes in bytes.as_chunks_mut::<8>().0 {
         *bytes = transpose_bits(u64::from_le_bytes(*bytes)).to_le_bytes();

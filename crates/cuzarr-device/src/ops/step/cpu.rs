@@ -16,7 +16,8 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Takes steps that [`crate::Tail::check`], or a similar check, accepted for elements of types `from` and `to`.
+    /// Makes a list of steps that [`crate::Tail::check`], or a similar check, accepted for elements of types `from` and
+    /// `to`.
     pub(crate) fn new(steps: &'a [ElementStep], from: DType, to: DType) -> Self {
         Steps { steps, from, to }
     }

@@ -9,7 +9,7 @@ use crate::ops::step::ElementStep;
 use crate::ops::transfer::tail::Packing;
 
 const HEADER: &str = include_str!("../../../kernels/include/cuzarr/elements.cuh");
-/// Most steps that a kernel can apply in one launch.
+/// Most steps that a kernel applies to each element in one launch; more steps are refused.
 const MAX_STEPS: usize = defined(HEADER, "CUZARR_MAX_STEPS") as usize;
 
 /// One step that changes an element, in the form that kernels read. `Step` in elements.cuh.

@@ -16,17 +16,17 @@ use crate::ops::element::arithmetic::Arithmetic;
 pub enum ElementStep {
     /// Reverses the bytes of every unit of `unit_bytes` (2, 4, 8 or 16) in the element.
     SwapBytes {
-        /// Number of bytes that are reversed together.
+        /// Number of bytes of an element that are reversed together.
         unit_bytes: usize,
     },
-    /// Converts as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
+    /// Converts each element as NumPy's `astype` does on x86-64, including NaN and values out of range (see [`cast`]).
     Cast {
-        /// Element type before the conversion.
+        /// Type of the elements before the conversion.
         from: DType,
-        /// Element type after the conversion.
+        /// Type of the elements after the conversion.
         to: DType,
     },
-    /// Computes with each element and a constant, in the type `dtype`.
+    /// Computes `operation` with each element and the constant `operand`, in the type `dtype`.
     Arithmetic {
         /// The arithmetic operation, such as an addition.
         operation: Arithmetic,
@@ -36,16 +36,16 @@ pub enum ElementStep {
         /// The constant, as the bytes of `dtype` in native order, padded with zeros.
         operand: [u8; 8],
     },
-    /// Rounds a float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both parts
-    /// of a complex number are rounded.
+    /// Rounds each float in integer arithmetic, half to even, so that its lowest bits are zero (see [`bits`]). Both
+    /// parts of a complex number are rounded.
     RoundBits {
         /// A float type of 2, 4 or 8 bytes, or a complex type of two such floats.
         dtype: DType,
         /// Number of bits that become zero; less than one float has.
         dropped_bits: u32,
     },
-    /// Rounds an integer, half to even, so that at most `kept_bits` bits remain, counted from the highest set bit (see
-    /// [`bits`]).
+    /// Rounds each integer, half to even, so that at most `kept_bits` bits remain, counted from the highest set bit
+    /// (see [`bits`]).
     RoundInteger {
         /// The integer type of the elements that are rounded.
         dtype: DType,

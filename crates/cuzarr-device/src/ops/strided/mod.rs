@@ -108,8 +108,8 @@ const SHORT: usize = 32;
 /// Stride in bytes above which almost every element of a run lies in another page.
 const NEAR_BYTES: usize = 512;
 
-/// Two dimensions of a copy that are transposed together. The source is packed along one of them, the target along the
-/// other.
+/// Two dimensions of a copy along which elements are transposed, because one is packed in the source and one in the
+/// target. The source is packed along one of them, the target along the other.
 #[derive(Clone, Copy)]
 struct Plane {
     along_source: Dimension,
@@ -170,7 +170,7 @@ pub(crate) fn for_each(
     });
 }
 
-/// Like [`for_each`], but stops at the first `false`. Returns whether all calls returned `true`.
+/// Calls `row` like [`for_each`], until a call returns `false`. Returns whether all calls returned `true`.
 pub(crate) fn all_rows(
     outer: &[Dimension],
     source: *const u8,

@@ -15,14 +15,14 @@ use crate::ops::transfer::tail::{Packing, Tail};
 pub struct TransferBox {
     /// Byte offset of the chunk in the packed buffer.
     pub packed_offset_bytes: usize,
-    /// Size of the packed chunk in bytes.
+    /// Size in bytes of the packed chunk that contains the box.
     pub packed_size_bytes: usize,
     /// Index of the box's first element in the packed chunk. With lists, it is added to the element numbers in the
     /// lists, and is negative (wrapped around) if the packed bytes begin behind the chunk's first element.
     pub packed_first_elem: usize,
     /// Start of the box in the nd-buffer, along each dimension. With a list, its position in the list.
     pub start: Vec<usize>,
-    /// Number of elements of the box along each dimension.
+    /// Number of elements of the box in the nd-buffer along each dimension.
     pub extent: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ impl Transfer {
         self.check_some(0..self.boxes.len(), packed_bytes, array)
     }
 
-    /// Like [`Transfer::check`], for some of the boxes.
+    /// Like [`Transfer::check`], but checks only the boxes in `range`.
     pub(crate) fn check_some(&self, range: Range<usize>, packed_bytes: usize, array: &NdBuffer) -> Result<()> {
         let Some(boxes) = self.boxes.get(range.clone()) else {
             return Err(Error::invalid(format!("there are no boxes {range:?} among {}", self.boxes.len())));

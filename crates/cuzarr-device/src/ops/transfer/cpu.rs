@@ -296,8 +296,8 @@ fn element_pointer(array: &NdBuffer, start: &[usize], extent: &[usize]) -> *mut 
 }
 
 impl Mover<'_> {
-    /// Moves one box between packed memory and the array. Strides of the packed side are in bytes for plain elements,
-    /// and in elements otherwise.
+    /// Moves the elements of one box between packed memory and the array, and changes them by the steps. Strides of the
+    /// packed side are in bytes for plain elements, and in elements otherwise.
     ///
     /// # Safety
     /// Every element of the box lies in its memory on both sides, and the sides do not overlap.
@@ -481,8 +481,8 @@ impl Mover<'_> {
 }
 
 impl Packed {
-    /// Moves the start of the packed elements by the distance `by`. `by` counts bytes for plain packings, and elements
-    /// otherwise.
+    /// Returns the packed elements that begin at the distance `by` behind the first of these. `by` counts bytes for
+    /// plain packings, and elements otherwise.
     fn advanced(self, by: isize) -> Packed {
         match self {
             Packed::Plain(pointer) => Packed::Plain(pointer.wrapping_offset(by)),

@@ -100,8 +100,8 @@ pub(crate) fn scatter(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
     groups.iter().try_for_each(|group| scatter_together(group, stream))
 }
 
-/// Whether the boxes of two moves with equal strides can be in one launch. Boxes with index lists can if the lists and
-/// the target are the same.
+/// Whether one kernel launch can move the boxes of two moves with equal strides. Boxes with index lists can if the
+/// lists and the target are the same.
 fn share_launches(one: &Scatter<'_>, other: &Scatter<'_>) -> bool {
     one.transfer.tail == other.transfer.tail
         && match (&one.transfer.lists, &other.transfer.lists) {
@@ -315,7 +315,8 @@ fn launch_shuffle(
     })
 }
 
-/// Moves packed bits to or from whole bytes, 32 or 8 at once. Returns the boxes that do not allow this.
+/// Moves elements between packed memory with one bit each and an nd-buffer with one byte each, 32 or 8 at once. Returns
+/// the boxes that do not allow this.
 fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, stream: &Stream) -> Result<RegionBoxes> {
     boxes.order_and_merge();
     let scatters = direction == Direction::Scatter;
@@ -339,7 +340,8 @@ fn bit_boxes(direction: Direction, mut boxes: RegionBoxes, ends: Ends<'_>, strea
     Ok(boxes)
 }
 
-/// Moves boxes of elements of any packing, and applies any steps to the elements.
+/// Moves boxes of elements with any packing between packed memory and an nd-buffer, and applies any steps to the
+/// elements.
 fn element_boxes(
     mut boxes: RegionBoxes,
     ends: Ends<'_>,

@@ -59,7 +59,7 @@ impl NdBuffer {
 }
 
 impl Reader {
-    /// Moves boxes of the elements to packed bytes, like [`gather_host`](gather_host).
+    /// Moves boxes of the elements that this reader may read to packed bytes, like [`gather_host`](gather_host).
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves either memory or types do not match.
@@ -72,8 +72,8 @@ impl Reader {
 }
 
 impl Part {
-    /// Moves boxes from packed bytes to the elements, like [`scatter_host`](scatter_host). Each box must lie inside one
-    /// of the part's boxes.
+    /// Moves packed bytes to boxes of the elements that this part may write, like [`scatter_host`](scatter_host). Each
+    /// box must lie inside one of the part's boxes.
     ///
     /// # Errors
     /// `InvalidArgument` when a box leaves the part or the packed bytes, or types do not match.
@@ -114,7 +114,8 @@ pub fn scatter(packed: &Buffer, transfer: &Transfer, target: &NdBuffer) -> Resul
     stream.synchronize()
 }
 
-/// Like [`scatter`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
+/// Moves boxes from packed memory to `target` like [`scatter`], but in stream order. On a GPU, returns once the work is
+/// on `stream`; on `cpu`, when it is done.
 ///
 /// # Errors
 /// Those of [`scatter`]; `MemorySpace` when `stream` belongs to another device.
@@ -146,7 +147,7 @@ impl<'a> Scatter<'a> {
     }
 }
 
-/// Like [`scatter_on`] for each of `moves`, none of which may write to the same elements as another one. On a GPU, one
+/// Moves boxes for each of `moves` like [`scatter_on`]; no two of them may write to the same elements. On a GPU, one
 /// launch moves the boxes of all moves with equal strides and steps, whatever their buffers.
 ///
 /// # Errors
@@ -179,7 +180,8 @@ pub fn gather(source: &NdBuffer, transfer: &Transfer, packed: &Buffer) -> Result
     stream.synchronize()
 }
 
-/// Like [`gather`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
+/// Moves boxes from `source` to packed memory like [`gather`], but in stream order. On a GPU, returns once the work is
+/// on `stream`; on `cpu`, when it is done.
 ///
 /// # Errors
 /// Those of [`scatter_on`].
@@ -228,7 +230,7 @@ pub fn scatter_host(packed: &[u8], transfer: &Transfer, target: &NdBuffer) -> Re
     Ok(())
 }
 
-/// Like [`gather`], but to host bytes. `source` must be on the host.
+/// Moves boxes from `source` to packed host bytes, like [`gather`]. `source` must be on the host.
 ///
 /// # Errors
 /// Those of [`gather`].
@@ -246,8 +248,8 @@ pub fn fill_boxes(target: &NdBuffer, boxes: &[(Vec<usize>, Vec<usize>)], element
     stream.synchronize()
 }
 
-/// Like [`fill_boxes`], in stream order. On a GPU, returns once the work is on `stream`; on `cpu`, when it is done.
-/// With lists, boxes count positions in them.
+/// Sets every element of the boxes to `element` like [`fill_boxes`], but in stream order. On a GPU, returns once the
+/// work is on `stream`; on `cpu`, when it is done. With lists, boxes count positions in them.
 ///
 /// # Errors
 /// Those of [`fill_boxes`]; `MemorySpace` when `stream` belongs to another device.

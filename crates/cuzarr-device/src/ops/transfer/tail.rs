@@ -6,7 +6,7 @@ use crate::array::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ops::step::{ElementStep, check_steps};
 
-/// How elements are packed in memory.
+/// The way in which a chunk's elements are packed in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Packing {
     /// The elements lie one after the other, without gaps and not shuffled.
@@ -27,7 +27,7 @@ pub enum Packing {
 pub struct Tail {
     /// How elements are packed in memory.
     pub packing: Packing,
-    /// Element type in packed memory, except its byte order.
+    /// Type of the elements in packed memory, except its byte order.
     pub packed: DType,
     /// The steps that change elements, in the order of reading (packed → nd-buffer).
     pub steps: Vec<ElementStep>,
@@ -38,7 +38,7 @@ pub struct Tail {
     /// out. Codecs that define their encoding differently give the steps here: fixedscaleoffset reads
     /// `x / scale + offset` and writes `round((x - offset) * scale)`, each in the type of NumPy's promotion.
     pub write_steps: Option<Vec<ElementStep>>,
-    /// Element type in the nd-buffer.
+    /// Type of the elements in the nd-buffer.
     pub dtype: DType,
 }
 
