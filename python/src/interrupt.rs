@@ -49,8 +49,8 @@ pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> cuzarr::Result<T> + 
     }
 }
 
-/// Runs `work`, which only reads from a store, like [`interruptible`] does: a signal such as Ctrl-C can end it. If the
-/// store is far away, a cancelled call does not wait for pending requests, and drops their answers.
+/// Runs `work`, which only reads from a store, so that a signal such as Ctrl-C can end it, like [`interruptible`]. In
+/// contrast to that, a cancelled call to a store far away does not wait for pending requests, and drops their answers.
 pub fn looking<T: Send + 'static>(
     py: Python<'_>,
     is_far: bool,

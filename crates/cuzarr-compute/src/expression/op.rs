@@ -30,7 +30,7 @@ enum Rule {
     Comparison,
     /// The operation accepts any two numbers, and gives a bool.
     Equality,
-    /// The operation accepts any number, and gives a bool.
+    /// The operation accepts one number of any type, and gives a bool.
     Test,
     /// The operation accepts real numbers, and gives a bool.
     SignTest,

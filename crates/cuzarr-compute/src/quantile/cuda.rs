@@ -36,8 +36,8 @@ const LONG_COLUMN: u64 = 1024;
 /// fewer, multiprocessors would be idle, so the whole GPU counts them one after the other.
 const MANY_ROWS: usize = 128;
 const MANY_COLUMNS: usize = 512;
-/// Longest row that is searched if NaN is left out: a table has an entry for each possible number of remaining
-/// elements.
+/// Largest number of elements of a row whose quantile is computed by searching it, if NaN is left out. Longer rows take
+/// another way: the search has a table with an entry for each possible number of remaining elements.
 const MOST_LENGTHS: u64 = 1 << 16;
 /// Number of columns that a block searches together: this one if there are few columns in all, else up to
 /// `MOST_ACROSS`.

@@ -277,7 +277,7 @@ pub trait Workers: Send + Sync {
     /// Runs `job` soon, on one of the lent threads.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// Number of jobs that these threads run at once.
+    /// Number of worker threads, which is the largest number of jobs that run at once.
     fn count(&self) -> usize;
 
     /// A handle to the lent threads, for jobs that start more jobs; `None` if there is only the caller's thread.

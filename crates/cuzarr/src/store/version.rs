@@ -61,7 +61,8 @@ fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
-/// The version of a value from a server that compares a tag or a number. Two versions are equal if `compared` is equal.
+/// The version of a value on a server, by which a conditional write finds out whether the value has changed: an entity
+/// tag or a number. Two versions are equal if `compared` is equal.
 #[derive(Clone, Debug)]
 struct Tag {
     /// The text that the server compares for conditions: the entity tag, or a number instead of it.

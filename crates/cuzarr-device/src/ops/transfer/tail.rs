@@ -48,7 +48,7 @@ impl Tail {
         Tail { packing: Packing::Plain, packed: dtype, steps: Vec::new(), write_steps: None, dtype }
     }
 
-    /// Whether the packed bytes are the nd-buffer's bytes, in both directions.
+    /// Whether reads and writes copy elements between packed bytes and the nd-buffer without changing a byte.
     pub fn is_plain(&self) -> bool {
         self.packing == Packing::Plain && self.steps.is_empty() && self.write_steps.as_ref().is_none_or(Vec::is_empty)
     }
@@ -70,7 +70,7 @@ impl Tail {
         }
     }
 
-    /// Checks that every step fits the one before, in both directions.
+    /// Checks that each step takes the element type that the step before gives, in the steps of reads and of writes.
     ///
     /// # Errors
     /// `InvalidArgument` when the types of neighbouring steps differ, a unit is impossible, or the packing does not fit

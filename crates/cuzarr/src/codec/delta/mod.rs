@@ -81,7 +81,8 @@ fn sum_dtype(decoded: DType, encoded: DType) -> DType {
 mod tests {
     use super::*;
 
-    /// Compares types as `numpy.promote_types` promotes them, except integers that wrap to the same bits.
+    /// Deltas are summed in the type of `numpy.promote_types` for the decoded and the encoded type. Only integers are
+    /// summed in the decoded type where this gives the same bits.
     #[test]
     fn sums_are_taken_in_numpys_common_type() {
         for (decoded, encoded, expected) in [

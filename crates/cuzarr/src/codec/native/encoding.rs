@@ -31,7 +31,7 @@ pub(crate) struct NativeEncoder {
 pub(crate) struct NativeEncoding {
     batch: EncodeBatch,
     undone: Undone,
-    /// The packed chunks, kept for the host if some elements may not be encodable.
+    /// The packed chunks, if some elements may not be encodable: from them, the host finds out which element it is.
     packed: Option<Strided>,
     checksum: Option<(Checksum, Location)>,
 }
