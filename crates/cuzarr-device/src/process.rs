@@ -78,9 +78,6 @@ struct Entry<K, V> {
     before: *mut Entry<K, V>,
 }
 
-// SAFETY: entries are shared, and never changed once they are published.
-unsafe impl<K: Send + Sync, V: Send + Sync> Sync for AppendOnlyMap<K, V> {}
-
 impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static> AppendOnlyMap<K, V> {
     /// Makes an empty map.
     #[allow(clippy::new_without_default)] // for statics, which need a constant

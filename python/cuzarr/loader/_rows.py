@@ -224,9 +224,10 @@ class HeldRows(Held):
             return
         used, sources = np.unique(self.piece_of[cells[filled]], return_inverse=True)
         pieces = [self.pieces[number] for number in used.tolist()]
-        ranges = np.stack([sources, starts[filled], batch.borders[row + filled], lengths[filled]], axis=1).astype(np.uint64)
+        ranges = np.stack([sources, starts[filled], batch.borders[row + filled], lengths[filled]], axis=1)
+        listed = wrap_host(ranges.astype(np.uint64))
         for target, name in ((batch.data, "data"), (batch.indices, "indices")):
-            _memory(target).copy_ranges([_memory(getattr(piece, name)) for piece in pieces], wrap_host(ranges))
+            _memory(target).copy_ranges([_memory(getattr(piece, name)) for piece in pieces], listed)
 
     def formed(self, batch: RowBatch) -> Any:
         columns = self.rows.matrix.shape[1]

@@ -71,6 +71,12 @@ pub(crate) fn blocks(kernel: &Kernel, tiles: u64) -> u32 {
     tiles.clamp(1, u64::from(kernel.multiprocessors() * BLOCKS_PER_MULTIPROCESSOR)) as u32
 }
 
+/// Size in bytes of the largest unit that a thread may load and store at once: a power of two, up to 16, that divides all
+/// the sizes, addresses and strides that `all` joins bit by bit.
+pub(crate) fn unit_bytes(all: usize) -> usize {
+    1 << (all | 16).trailing_zeros()
+}
+
 /// Returns the context of the device to which a stream belongs; an error for streams of the host.
 pub(crate) fn context(stream: &Stream) -> Result<&'static Context> {
     stream.context().ok_or_else(|| Error::new(ErrorKind::MemorySpace, "kernels do not run on a stream of cpu"))

@@ -5,14 +5,11 @@ use crate::driver::source::KernelSource;
 use crate::error::Result;
 use crate::memory::pool;
 use crate::ops::gather::{Listed, Written};
-use crate::ops::launch::{blocks, sized_kernel, threads, upload_table};
+use crate::ops::launch::{blocks, sized_kernel, threads, unit_bytes, upload_table};
 use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
 static GATHER: KernelSource = KernelSource { name: "gather", text: include_str!("gather.cu"), headers: &[] };
-
-/// Largest number of bytes that a GPU thread copies at once; larger elements are copied in several units.
-const MOST_UNIT_BYTES: usize = 16;
 
 /// Fills `gathered` with the packed elements at packed indices, and waits for the stream. Returns an index that is out
 /// of range, if there is one. `gathered` must not be empty.
@@ -25,7 +22,7 @@ pub(super) fn gather(
 ) -> Result<Option<i64>> {
     let size = packed.dtype().size_bytes();
     // The largest unit that divides the element size and both addresses.
-    let unit = 1 << (size | packed.address() | gathered.address() | MOST_UNIT_BYTES).trailing_zeros();
+    let unit = unit_bytes(size | packed.address() | gathered.address());
     let kernel = sized_kernel(&GATHER, stream.device(), "gather", unit)?;
     let outside = upload_table(&[0; size_of::<i64>()], stream)?;
     let threads = threads(stream.device());
@@ -50,7 +47,7 @@ pub(super) fn scatter(lines: &NdBuffer, indices: &NdBuffer, values: &NdBuffer, s
     let of = Written { lines: extents, listed: indices.len() as u64, strides };
     // The largest unit that divides the element size, both addresses and all strides.
     let steps = strides.iter().fold(0, |all, &stride| all | stride as usize);
-    let unit = 1 << (size | lines.address() | values.address() | steps | MOST_UNIT_BYTES).trailing_zeros();
+    let unit = unit_bytes(size | lines.address() | values.address() | steps);
     let outside = upload_table(&[0; size_of::<i64>()], stream)?;
     let last = pool::allocate(shape[1] * size_of::<u64>(), stream)?;
     stream.memset(&last, 0)?;

@@ -6,14 +6,12 @@ use crate::driver::source::KernelSource;
 use crate::error::Result;
 use crate::kernel::WARP;
 use crate::memory::buffer::Buffer;
-use crate::ops::launch::{blocks, sized_kernel, threads, upload};
+use crate::ops::launch::{blocks, sized_kernel, threads, unit_bytes, upload};
 use crate::ops::ranges::ElementRange;
 use crate::stream::Stream;
 
 static RANGES: KernelSource = KernelSource { name: "ranges", text: include_str!("ranges.cu"), headers: &[] };
 
-/// Largest number of bytes (a unit) that a thread copies at once.
-const MOST_UNIT_BYTES: usize = 16;
 /// Largest number of units in one piece of a range; one warp copies a piece. Longer ranges are cut, so that many warps
 /// share them.
 const MOST_PIECE_UNITS: usize = 2048;
@@ -37,7 +35,7 @@ pub(super) fn copy(sources: &[NdBuffer], target: &NdBuffer, ranges: &[ElementRan
     let size = target.dtype().size_bytes();
     // The largest unit that divides the element size and all addresses.
     let addresses = sources.iter().fold(target.address(), |all, source| all | source.address());
-    let unit = 1 << (size | addresses | MOST_UNIT_BYTES).trailing_zeros();
+    let unit = unit_bytes(size | addresses);
     let pieces = |range: &ElementRange| {
         let (src, dst) = (sources[range.source].address() + range.start * size, target.address() + range.target * size);
         let units = range.len * (size / unit);

@@ -161,7 +161,10 @@ pub fn scatter_all_on(moves: &[Scatter<'_>], stream: &Stream) -> Result<()> {
         return cuda::scatter(moves, stream);
     }
     moves.iter().try_for_each(|one| {
-        let (packed, Transfer { tail, packed_strides, lists, .. }) = (one.packed.host_bytes()?, one.transfer);
+        let (packed, Transfer { tail, packed_strides, lists, boxes }) = (one.packed.host_bytes()?, one.transfer);
+        if one.range.len() == boxes.len() {
+            return scatter_host(&packed, one.transfer, one.target);
+        }
         let (tail, packed_strides, lists) = (tail.clone(), packed_strides.clone(), lists.clone());
         scatter_host(&packed, &Transfer { tail, packed_strides, lists, boxes: one.boxes().to_vec() }, one.target)
     })
