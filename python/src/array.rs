@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cuzarr::config::Accelerator;
 use cuzarr::internal::node::{chain, trusting_consolidated};
 use cuzarr::meta::{Mark, NodeMetadata};
 use cuzarr::node::{Array, ArrayOptions};
@@ -285,6 +286,7 @@ pub fn parse_options(given: &Bound<'_, PyDict>) -> PyResult<ArrayOptions> {
         }
         match name.extract::<&str>()? {
             "device" => options.device = parse_device(value.extract()?)?,
+            "accelerator" => options.accelerator = value.extract::<&str>()?.parse::<Accelerator>().py()?,
             "strict" => options.strict = value.extract()?,
             "memory_limit_bytes" => options.memory_limit_bytes = value.extract()?,
             "threads" => options.threads = value.extract::<usize>()?.max(1),

@@ -200,6 +200,8 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::codecs::install();
+        // Remembers the process, so that forked children know that they are some.
+        cuzarr_device::is_forked();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

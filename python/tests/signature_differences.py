@@ -4,6 +4,7 @@
 """
 
 DEVICE = "where arrays are read to"
+ACCELERATOR = "a GPU may decode for host memory"
 CACHE = "decoded chunks can be kept in memory of the device"
 METADATA = "another store for metadata"
 MODE = "zarr-python's takes it too, unnamed among the others"
@@ -12,7 +13,7 @@ STRICT = "whether a member that cannot be used is an error"
 
 ADDED: dict[str, dict[str, str]] = {
     "open": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
-    "open_array": {"mode": MODE, "device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "open_array": {"mode": MODE, "device": DEVICE, "accelerator": ACCELERATOR, "chunk_cache": CACHE, "metadata_store": METADATA},
     "open_group": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
     "create": {"device": DEVICE, "metadata_store": METADATA},
     "create_array": {"device": DEVICE, "metadata_store": METADATA},
@@ -23,7 +24,13 @@ ADDED: dict[str, dict[str, str]] = {
     "AsyncArray.getitem": {"progress": PROGRESS},
     "AsyncArray.setitem": {"progress": PROGRESS},
     "asynchronous.open": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
-    "asynchronous.open_array": {"mode": MODE, "device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
+    "asynchronous.open_array": {
+        "mode": MODE,
+        "device": DEVICE,
+        "accelerator": ACCELERATOR,
+        "chunk_cache": CACHE,
+        "metadata_store": METADATA,
+    },
     "asynchronous.open_group": {"device": DEVICE, "chunk_cache": CACHE, "metadata_store": METADATA},
     "asynchronous.create": {"device": DEVICE, "metadata_store": METADATA},
     "asynchronous.create_array": {"device": DEVICE, "metadata_store": METADATA},

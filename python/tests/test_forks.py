@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -60,7 +61,9 @@ tell("parent", device)
 
 def run(path: pathlib.Path, device: str, used: str, through: str) -> list[str]:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(path / "a"), device, used, through]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    # An accelerator would begin to use CUDA before the fork.
+    environ = {name: value for name, value in os.environ.items() if name != "CUZARR_ACCELERATOR"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 

@@ -8,14 +8,13 @@ use clap::Args;
 use cuzarr::meta::ZarrFormat;
 use cuzarr::node::{self, Node};
 use cuzarr::plan::SliceArg;
-use cuzarr::store::Registry;
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_compute::{Changes, Copied, Existing, NamedExtents, codecs_from_json, compressor_named, copy_node};
 use cuzarr_device::Device;
 use serde_json::{Value, json};
 
 use crate::output::{self, Output};
-use crate::{Verdict, arguments, destination, nodes, preview};
+use crate::{Verdict, arguments, destination, device, nodes, preview};
 
 /// Source and target, and the options that `copy`, `rechunk` and `pyramid` share.
 #[derive(Args)]
@@ -24,7 +23,7 @@ pub struct Place {
     pub source: String,
     /// Path or URL to write to
     pub target: String,
-    /// Device that does the work: cpu or cuda:N
+    /// Device that does the work: cpu or cuda:N [default: the first GPU for 64 MiB and more, else the host]
     #[arg(long)]
     device: Option<Device>,
     /// Largest amount of memory to use, such as '8 GiB'
@@ -221,7 +220,7 @@ impl Common {
             }
         }
         changes.zarr_format = self.zarr_format.map(|format| if format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 });
-        let source = self.place.open_source(output.registry())?;
+        let source = self.place.open_source(output)?;
         let target = nodes::target(output.registry(), &self.place.target)?;
         let copied = copy_node(source, Arc::clone(&target.store), "", &changes, self.place.existing())?;
         for difference in copied.differences() {
@@ -298,8 +297,8 @@ impl Place {
     }
 
     /// Opens the source with the requested device and memory limit.
-    pub fn open_source(&self, registry: &Registry) -> Result<Node> {
-        let mut node = nodes::open(registry, &self.source, self.device)?;
+    pub fn open_source(&self, output: &mut Output) -> Result<Node> {
+        let mut node = device::open(output, &self.source, self.device)?;
         destination::refuse_inputs(&self.target, [self.source.as_str()])?;
         if let Some(limit_bytes) = self.memory_limit {
             node = match node {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::copy::{Grid, grid, with_grids};
 use crate::elements::Printed;
 use crate::output::{self, Output};
-use crate::{Verdict, arguments, destination, interrupt, nodes};
+use crate::{Verdict, arguments, destination, device, interrupt, nodes};
 
 /// Largest number of elements of a result that is printed; a larger result must be stored.
 const MOST_PRINTED: u64 = 1000;
@@ -45,7 +45,7 @@ pub struct Eval {
     /// Compressor of the result; see cuzarr copy --help
     #[arg(long, default_value = "zstd:1")]
     compressor: String,
-    /// Device that computes: cpu or cuda:N
+    /// Device that computes: cpu or cuda:N [default: the first GPU for 64 MiB and more, else the host]
     #[arg(long)]
     device: Option<Device>,
     /// Largest amount of memory to use, such as '8 GiB'
@@ -68,9 +68,10 @@ pub struct Eval {
 impl Eval {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
         let config = Config::from_environment()?;
-        let device = self.device.unwrap_or_else(|| config.device());
         let limit_bytes = self.memory_limit.unwrap_or_else(|| config.memory_limit_bytes());
         let arrays = self.open(output.registry())?;
+        let bytes = arrays.iter().map(|(_, array)| device::bytes_of(array)).fold(0, u64::saturating_add);
+        let device = device::chosen(self.device, bytes, output)?;
         let mut names = BTreeMap::new();
         for (name, array) in &arrays {
             if !self.raw {

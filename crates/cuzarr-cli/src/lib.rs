@@ -13,6 +13,7 @@ mod consolidate;
 mod copy;
 mod demo;
 mod destination;
+mod device;
 mod doctor;
 mod elements;
 mod eval;

@@ -78,7 +78,7 @@ impl Pyramid {
         let target = nodes::target(output.registry(), &self.place.target)?;
         let store = Arc::clone(&target.store);
         let existing = self.place.existing();
-        let plan = match self.place.open_source(output.registry())? {
+        let plan = match self.place.open_source(output)? {
             Node::Array(source) => Plan::new(&source, store, "", existing, options)?,
             Node::Group(image) => Plan::of_image(&image.reading_documents()?, store, "", existing, options)?,
         };

@@ -16,7 +16,7 @@ use crate::elements::Element;
 use crate::output::{self, Output};
 use crate::picture::{self, Picture};
 use crate::times::{NAT, Times};
-use crate::{Verdict, nodes};
+use crate::{Verdict, device, nodes};
 
 /// Number of rows of the histogram that is printed on a terminal.
 const ROWS: usize = 16;
@@ -26,7 +26,7 @@ const BAR: usize = 48;
 pub struct Stats {
     /// Path or URL of an array, or of a group with all its arrays
     path: String,
-    /// Device that decodes and counts: cpu or cuda:N
+    /// Device that decodes and counts: cpu or cuda:N [default: the first GPU for 64 MiB and more, else the host]
     #[arg(long)]
     device: Option<Device>,
     /// Draw the histogram as a PNG file; for one array only
@@ -45,7 +45,7 @@ pub struct Stats {
 
 impl Stats {
     pub fn run(self, output: &mut Output) -> Result<Verdict> {
-        let arrays = match nodes::open(output.registry(), &self.path, self.device)? {
+        let arrays = match device::open(output, &self.path, self.device)? {
             Node::Array(array) => vec![array],
             Node::Group(group) => {
                 let (arrays, unreadable) = nodes::arrays_below(&group)?;

@@ -57,7 +57,7 @@ pub use ops::nonzero::{nonzero, nonzero_indices};
 pub use ops::ranges::ElementRange;
 pub use ops::scan::Scan;
 pub use probe::{GpuReport, LibraryReport, Probe, probe};
-pub use process::{AppendOnlyMap, PerProcess};
+pub use process::{AppendOnlyMap, PerProcess, is_forked};
 pub use stream::Stream;
 
 pub use ops::transfer::{Arithmetic, ElementStep, Packing, Tail, Transfer, TransferBox};

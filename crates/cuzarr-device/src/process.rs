@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// A value that exists once per process. A forked child gets a new value. It never touches its parent's value, whose
 /// locks may be held by threads that do not exist in the child. [`PerProcess::get`] takes no lock, so the value stays
@@ -50,6 +50,20 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
             }
         }
     }
+}
+
+/// The process that first called [`is_forked`], or 0.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process is a forked child of one that had called this function. The engine and the Python package call
+/// it when they start.
+///
+/// ```
+/// assert!(!cuzarr_device::is_forked());
+/// ```
+pub fn is_forked() -> bool {
+    let own = std::process::id();
+    FIRST.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed).is_err_and(|first| first != own)
 }
 
 /// The value that a slot holds, if this process (with the number `process`) made it.

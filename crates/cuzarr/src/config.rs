@@ -72,6 +72,53 @@ impl fmt::Display for ConfigValue {
     }
 }
 
+/// Which device decodes and encodes for arrays and values in host memory: the setting `accelerator`.
+///
+/// ```
+/// use cuzarr::config::Accelerator;
+/// use cuzarr::Device;
+/// assert_eq!("cuda:1".parse::<Accelerator>()?, Accelerator::On(Device::Cuda(1)));
+/// assert_eq!("auto".parse::<Accelerator>()?.to_string(), "auto");
+/// # Ok::<(), cuzarr::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Accelerator {
+    /// The host decodes and encodes all that is read into or written from its memory.
+    #[default]
+    None,
+    /// The first GPU decodes and encodes if that is expected to be faster.
+    Auto,
+    /// This device decodes and encodes all that its kernels can.
+    On(Device),
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Accelerator::None => f.write_str("none"),
+            Accelerator::Auto => f.write_str("auto"),
+            Accelerator::On(device) => write!(f, "{device}"),
+        }
+    }
+}
+
+impl FromStr for Accelerator {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.parse()) {
+            ("none", _) => Ok(Accelerator::None),
+            ("auto", _) => Ok(Accelerator::Auto),
+            (_, Ok(device)) if device != Device::Cpu => Ok(Accelerator::On(device)),
+            _ => {
+                let message = format!("unknown accelerator '{text}', expected 'none', 'auto' or 'cuda:N'");
+                Err(Error::new(ErrorKind::InvalidArgument, message))
+            }
+        }
+    }
+}
+
 /// The kind of value that a configuration key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigKind {
@@ -84,6 +131,7 @@ enum ConfigKind {
     OptionalBytes,
     Words(&'static [&'static str]),
     Device,
+    Accelerator,
 }
 
 /// One configuration key: its name, the kind of its values, its default, and what it does.
@@ -100,6 +148,12 @@ const fn key(name: &'static str, kind: ConfigKind, default: &'static str, meanin
 
 const KEYS: &[ConfigKey] = &[
     key("device", ConfigKind::Device, "cpu", "where results are: cpu or cuda:N"),
+    key(
+        "accelerator",
+        ConfigKind::Accelerator,
+        "none",
+        "what decodes and encodes for host memory: none (the host), auto (the first GPU where it is faster) or cuda:N",
+    ),
     key("strict", ConfigKind::Flag, "false", "a fall-back to the host is an error"),
     key(
         "gds",
@@ -279,6 +333,12 @@ impl Config {
         self.word("device").parse().unwrap_or(Device::Cpu)
     }
 
+    /// The setting `accelerator`: the device that decodes and encodes for arrays and values in host memory.
+    pub fn accelerator(&self) -> Accelerator {
+        // The text was checked when it was set.
+        self.word("accelerator").parse().unwrap_or_default()
+    }
+
     /// The setting `strict`: whether a read or write fails instead of falling back to the host.
     pub fn strict(&self) -> bool {
         self.flag("strict")
@@ -420,6 +480,10 @@ fn parse(kind: ConfigKind, text: &str) -> std::result::Result<ConfigValue, Strin
             Ok(device) => Ok(ConfigValue::Word(device.to_string())),
             Err(_) => Err("'cpu' or 'cuda:N'".to_string()),
         },
+        ConfigKind::Accelerator => match text.to_ascii_lowercase().parse::<Accelerator>() {
+            Ok(accelerator) => Ok(ConfigValue::Word(accelerator.to_string())),
+            Err(_) => Err("'none', 'auto' or 'cuda:N'".to_string()),
+        },
     }
 }
 
@@ -434,7 +498,7 @@ mod tests {
             assert!(parse(key.kind, key.default).is_ok(), "{}", key.name);
         }
         let config = Config::new();
-        assert_eq!(config.device(), Device::Cpu);
+        assert_eq!((config.device(), config.accelerator()), (Device::Cpu, Accelerator::None));
         assert!(
             config.read_missing_chunks()
                 && !config.write_empty_chunks()
@@ -453,12 +517,14 @@ mod tests {
             "CUZARR_MEMORY_LIMIT" => Some("8 GiB".into()),
             "CUZARR_THREADING__MAX_WORKERS" => Some("3".into()),
             "CUZARR_DEVICE" => Some("gpu".into()),
+            "CUZARR_ACCELERATOR" => Some("CUDA:2".into()),
             _ => None,
         });
         let config = config.unwrap();
         assert!(config.write_empty_chunks());
         assert_eq!((config.memory_limit_bytes(), config.threads()), (8 << 30, 3));
         assert_eq!(config.device(), Device::Cuda(0));
+        assert_eq!(config.accelerator(), Accelerator::On(Device::Cuda(2)));
         let origin = &config.setting("memory_limit").unwrap().origin;
         assert_eq!(origin, &Origin::Environment("CUZARR_MEMORY_LIMIT".into()));
     }
@@ -477,6 +543,8 @@ mod tests {
         assert_eq!(message("strict", "maybe"), "config key 'strict': got 'maybe', expected true or false");
         assert_eq!(message("array.order", "K"), "config key 'array.order': got 'K', expected one of C, F");
         assert_eq!(message("order", "C"), "there is no config key 'order'\nhint: did you mean 'array.order'?");
+        let expected = "config key 'accelerator': got 'cpu', expected 'none', 'auto' or 'cuda:N'";
+        assert_eq!(message("accelerator", "cpu"), expected);
         assert!(message("threading.max_workers", "0").contains("at least 1, or none"));
         let error = Config::from_variables(|name| (name == "CUZARR_DEVICE").then(|| "tpu".into())).unwrap_err();
         assert!(error.to_string().starts_with("CUZARR_DEVICE: config key 'device': got 'tpu'"), "{error}");

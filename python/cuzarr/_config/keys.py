@@ -60,6 +60,7 @@ DEFAULTS |= {
 
 ZARR_PYTHONS_KEYS = frozenset(DEFAULTS) - {
     "device",
+    "accelerator",
     "array_type",
     "strict",
     "allow_pickle",
@@ -125,6 +126,10 @@ def parse_size(value: Any) -> Any:
     return check_value("memory_limit", value, "memory_limit")
 
 
+def _is_gpu(device: str) -> bool:
+    return re.fullmatch("cuda(:[0-9]+)?|gpu|simt", device) is not None
+
+
 def check_value(key: str, value: Any, origin: str) -> Any:
     section = key.split(".", 1)[0]
     if key in CLASSES:
@@ -143,7 +148,10 @@ def check_value(key: str, value: Any, origin: str) -> Any:
         valid, expected = isinstance(value, bool), "True or False"
     elif key == "device":
         value = str(value)
-        valid, expected = value == "cpu" or value.partition(":")[0] in ("cuda", "gpu", "simt"), "'cpu' or 'cuda:N'"
+        valid, expected = value == "cpu" or _is_gpu(value), "'cpu' or 'cuda:N'"
+    elif key == "accelerator":
+        value = str(value)
+        valid, expected = value in ("none", "auto") or _is_gpu(value), "'none', 'auto' or 'cuda:N'"
     elif key in _SIZES:
         value = _size(value)
         valid = default is None if value is None else 0 <= value < 1 << 63

@@ -11,6 +11,7 @@ import numpy as np
 
 from cuzarr._checks import dictionary, whole
 from cuzarr._config import config as global_config
+from cuzarr._config.keys import DEFAULTS, check_value
 from cuzarr.errors import ArgumentTypeError, InvalidArgumentError
 
 
@@ -34,6 +35,8 @@ class ArrayConfig:
         Largest size of such a request, in bytes.
     chunk_cache : bool
         Whether decoded chunks are kept in the chunk cache of the device, for reads that need them again.
+    accelerator : {"none", "auto", "cuda:0", ...}, optional
+        The GPU that decodes and encodes for results and values in host memory; ``None`` leaves it to the setting ``accelerator``.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class ArrayConfig:
     sharding_coalesce_max_gap_bytes: int = 1 << 20
     sharding_coalesce_max_bytes: int = 16 << 20
     chunk_cache: bool = False
+    accelerator: str | None = None
 
     def __post_init__(self) -> None:
         if self.order not in ("C", "F"):
@@ -63,6 +67,8 @@ class ArrayConfig:
                 raise ArgumentTypeError(f"{name} is {getattr(self, name)!r}, expected True or False")
         for name in ("sharding_coalesce_max_gap_bytes", "sharding_coalesce_max_bytes"):
             whole(getattr(self, name), name, 0)
+        if self.accelerator is not None:
+            check_value("accelerator", self.accelerator, "an array's settings")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArrayConfig:
@@ -94,7 +100,8 @@ class ArrayConfig:
         if unknown := data.keys() - names:
             raise TypeError(f"unknown array settings {sorted(map(str, unknown))}, expected some of {', '.join(names)}")
         values = global_config._values()
-        return cls(**{name: data.get(name, values[f"array.{name}"]) for name in names})
+        configured: dict[str, Any] = {name: values.get(f"array.{name}") for name in names}
+        return cls(**configured | dict(data))
 
     def to_dict(self) -> dict[str, Any]:
         """A dictionary of all settings by name.
@@ -114,7 +121,7 @@ class ArrayConfig:
 
 
 ArrayConfigLike = ArrayConfig | Mapping[str, Any]
-_KEYS = tuple(f"array.{name}" for name in ArrayConfig.__dataclass_fields__)
+_KEYS = tuple(key for name in ArrayConfig.__dataclass_fields__ if (key := f"array.{name}") in DEFAULTS)
 
 
 @functools.lru_cache(maxsize=64)
@@ -132,9 +139,10 @@ def parse_array_config(data: Any) -> ArrayConfig:
     return ArrayConfig.from_dict(data.to_dict() if hasattr(data, "to_dict") else data)
 
 
-def with_chunk_cache(config: ArrayConfigLike | None, chunk_cache: bool | None) -> ArrayConfigLike | None:
-    """Array settings with ``chunk_cache`` replaced; unchanged if the given ``chunk_cache`` is ``None``."""
-    return config if chunk_cache is None else replace(parse_array_config(config), chunk_cache=chunk_cache)
+def with_settings(config: ArrayConfigLike | None, **settings: bool | str | None) -> ArrayConfigLike | None:
+    """Array settings with these replaced; those that are ``None`` stay as they are."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return replace(parse_array_config(config), **given) if given else config  # type: ignore[arg-type]  # checked when it is made
 
 
 def parse_changes(config: Any) -> dict[str, Any]:

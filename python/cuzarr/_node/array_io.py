@@ -81,6 +81,7 @@ _SETTINGS = (
     "array.variable_chunk_max_bytes",
     "chunk_cache.size",
     "chunk_cache.max_age",
+    "accelerator",
 )
 
 # Arrays (by their documents), devices and memory limits for which warnings about fall-backs were given, up to a maximum number.
@@ -100,6 +101,7 @@ def open_handle(array: OpenArray, device: str | None = None) -> _core.Array:
         store, path, documents = array.store, array.path, array._metadata._documents
         options = {
             "device": device,
+            "accelerator": array._config.accelerator or settings[6],
             "strict": settings[0],
             "memory_limit_bytes": settings[1],
             "threads": settings[2],

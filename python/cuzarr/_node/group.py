@@ -25,7 +25,7 @@ from cuzarr._metadata.dtype import ZarrFormat, parse_dtype
 from cuzarr._metadata.group import GroupMetadata, as_node
 from cuzarr._node import create, many, members
 from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike, with_chunk_cache
+from cuzarr._node.array_config import ArrayConfigLike, with_settings
 from cuzarr._node.asynchronous import AsyncGroup, complete
 from cuzarr._node.descriptions import group_html, group_info
 from cuzarr._node.display import Tree
@@ -222,7 +222,7 @@ class Group(Node):
         place = self._store_path / path
         if isinstance(metadata, GroupMetadata):
             return type(self)(place, metadata, self._own_device, self._chunk_cache)
-        return Array(place, metadata, with_chunk_cache(None, self._chunk_cache), self._own_device)
+        return Array(place, metadata, with_settings(None, chunk_cache=self._chunk_cache), self._own_device)
 
     def _find(self, path: str) -> AnyNodeMetadata | None:
         return members.find(self._store_path, self._metadata, path)
@@ -762,7 +762,7 @@ class Group(Node):
                 raise InvalidArgumentError("compressor and compressors mean the same; pass only one")
             arguments["compressors"] = () if compressor is None else (compressor,)
 
-        arguments["config"] = with_chunk_cache(config, self._chunk_cache)
+        arguments["config"] = with_settings(config, chunk_cache=self._chunk_cache)
         zarr_format = self._metadata.zarr_format
         array = create.create_array(self._store_path, **arguments, zarr_format=zarr_format, device=self._own_device)
         self._note(name, array.metadata)

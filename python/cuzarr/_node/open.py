@@ -24,7 +24,7 @@ from cuzarr._metadata.dtype import ZarrFormat
 from cuzarr._metadata.group import GroupMetadata
 from cuzarr._node.arguments import default_format, device_like, one_format, warn_ignored
 from cuzarr._node.array import Array
-from cuzarr._node.array_config import ArrayConfigLike, with_chunk_cache
+from cuzarr._node.array_config import ArrayConfigLike, with_settings
 from cuzarr._node.create import create, create_array, like_arguments
 from cuzarr._node.display import Tree
 from cuzarr._node.group import Group
@@ -113,7 +113,7 @@ def open(
             found = find_node(place, check_zarr_format(zarr_format))
             if found is not None and not isinstance(found, GroupMetadata):
                 warn_ignored(**{name: options.get(name) for name in _IGNORED})
-                settings = with_chunk_cache(config, chunk_cache)
+                settings = with_settings(config, chunk_cache=chunk_cache)
                 return Array(place, found, settings, device_like(options.get("meta_array"), device))
             if found is not None and not options:
                 _refuse_config(config, place)
@@ -124,7 +124,7 @@ def open(
         except GroupNotFoundError:
             raise nothing_found(place) from None
     try:
-        settings = with_chunk_cache(config, chunk_cache)
+        settings = with_settings(config, chunk_cache=chunk_cache)
         return open_array(place, zarr_format=zarr_format, mode=mode, config=settings, device=device, **options)
     except (KeyError, NodeTypeValidationError):
         _refuse_config(config, place)
@@ -160,6 +160,7 @@ def open_array(
     storage_options: dict[str, Any] | None = None,
     config: ArrayConfigLike | None = None,
     device: str | None = None,
+    accelerator: str | None = None,
     chunk_cache: bool | None = None,
     metadata_store: StoreLike | None = None,
     **kwargs: Unpack[OpenOptions],
@@ -177,6 +178,9 @@ def open_array(
         Settings of the open array.
     device : str, optional
         The device that the array is read to: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    accelerator : {"none", "auto", "cuda:0", ...}, optional
+        The GPU that decodes and encodes for results and values in host memory: none, the first one where that is faster, or this one.
+        By default the setting ``accelerator``.
     chunk_cache : bool, optional
         Whether decoded chunks are kept for reads that need them again. By default the setting ``array.chunk_cache``.
     metadata_store : StoreLike, optional
@@ -201,7 +205,8 @@ def open_array(
     options: dict[str, Any] = {**kwargs}
     _check_options("open_array", options, open_array)
     zarr_format = one_format(zarr_format, options.pop("zarr_version", None))
-    device, config = device_like(options.pop("meta_array", None), device), with_chunk_cache(config, chunk_cache)
+    device = device_like(options.pop("meta_array", None), device)
+    config = with_settings(config, chunk_cache=chunk_cache, accelerator=accelerator)
     place = make_store_path(store, path=path, mode=mode, storage_options=storage_options, metadata_store=metadata_store)
     if mode != "w":
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from typing import Any, Self
 
 import zarr
 
+from cuzarr._config import config
 from cuzarr.zarr import _ahead, _patches
 from cuzarr.zarr._pipeline import CodecPipeline
 
@@ -40,7 +42,7 @@ class Enabled:
     ()
     """
 
-    def __init__(self, settings: Any, patches: tuple[str, ...], *, patched: bool) -> None:
+    def __init__(self, settings: contextlib.ExitStack, patches: tuple[str, ...], *, patched: bool) -> None:
         self.patches = patches
         self._settings = settings
         self._patched = patched
@@ -59,7 +61,7 @@ class Enabled:
         """
         if self._is_on:
             self._is_on = False
-            self._settings.__exit__(None, None, None)
+            self._settings.close()
             _ahead.leave()
             if self._patched:
                 _patches.revert()
@@ -74,7 +76,7 @@ class Enabled:
         return f"<Enabled {'on' if self._is_on else 'off'} patches={list(self.patches)}>"
 
 
-def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
+def enable(*, gpu: bool = False, patch: bool = True, accelerator: str | None = None) -> Enabled:
     """Make zarr-python read and write through cuzarr, from now on or for a ``with`` block.
 
     While the change is in force, Python's monitoring (``sys.monitoring``) informs cuzarr when zarr-python starts to list the chunks of a
@@ -89,6 +91,8 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
         work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
         ``cuzarr.storage`` are accepted. Results are the same.
+    accelerator : {"none", "auto", "cuda:0", ...}, optional
+        The GPU that decodes and encodes for NumPy arrays, as in the setting ``accelerator``. By default the setting stays as it is.
 
     Returns
     -------
@@ -99,6 +103,8 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
     ------
     LibraryMissingError
         zarr-python is not installed.
+    ConfigInvalidError
+        There is no such accelerator.
 
     Examples
     --------
@@ -114,7 +120,10 @@ def enable(*, gpu: bool = False, patch: bool = True) -> Enabled:
         # zarr-python's own buffers consist of CuPy's arrays.
         module = "zarr.buffer.gpu" if importlib.util.find_spec("cupy") else "cuzarr.zarr"
         values |= {"buffer": f"{module}.Buffer", "ndbuffer": f"{module}.NDBuffer"}
-    settings = zarr.config.set(values)
+    settings = contextlib.ExitStack()
+    if accelerator is not None:
+        settings.enter_context(config.set(accelerator=accelerator))
+    settings.enter_context(zarr.config.set(values))
     _ahead.listen(CodecPipeline)
     patches = _patches.apply(CodecPipeline) if patch else ()
     return Enabled(settings, patches, patched=patch)

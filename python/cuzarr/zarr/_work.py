@@ -153,6 +153,7 @@ def run_options(spec: Any, chunks: Chunks) -> dict[str, Any]:
         # zarr-python has no limit on the size of chunks. Work on a chunk needs its old, packed and encoded bytes.
         limit = 4 * chunks.nbytes
     return {
+        "accelerator": config.get("accelerator"),
         "strict": config.get("strict"),
         "memory_limit_bytes": limit,
         "threads": config.get("threading.max_workers"),

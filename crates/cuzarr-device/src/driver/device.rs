@@ -46,6 +46,11 @@ impl Device {
         if self == Device::Cpu { Ok(()) } else { Context::get(self).map(|_| ()) }
     }
 
+    /// Whether this process has used the device before, so that the next use starts without delay.
+    pub fn is_initialized(self) -> bool {
+        self == Device::Cpu || Context::existing(self).is_some()
+    }
+
     /// Number of multiprocessors of a GPU. Costs that were measured on another GPU are scaled by it.
     ///
     /// # Errors

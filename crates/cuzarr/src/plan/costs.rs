@@ -25,6 +25,15 @@ const RATIO: f64 = 1.8;
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
+/// Seconds before the first decoded chunk of a read is back in host memory, beside the time of its decoder. Below it are
+/// the GB/s at which each thread, and all threads of the measured machine together, fetch chunks for the device and take
+/// decoded ones to their place; then those at which they take elements to the device and store frames. They were
+/// measured on one H200 by `bench/accelerator.py`.
+const RETURN_S: f64 = 1.5e-3;
+const PLACED_GB_S: (f64, f64) = (1.2, 15.0);
+const STAGED_GB_S: (f64, f64) = (0.8, 9.5);
+/// A device decodes for the host if its time is expected to be below this share of the host's time.
+const SURE: f64 = 0.9;
 /// Seconds that one addition takes on the device in a running sum of floats (`device_bench --only 'delta float32'`).
 /// Below it are the GB/s of a host thread, which also runs the decoders before the sum.
 const DEVICE_ADDITION_S: f64 = 30e-9;
@@ -44,6 +53,29 @@ pub struct Estimate {
     pub device_gb_s: f64,
     /// The estimated speed of all host threads together.
     pub host_gb_s: f64,
+}
+
+/// The estimated seconds of a read into host memory, if the host decodes, and if a device decodes and the elements come
+/// back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Offload {
+    pub(crate) host_s: f64,
+    pub(crate) device_s: f64,
+}
+
+impl std::ops::Add for Offload {
+    type Output = Offload;
+
+    fn add(self, other: Offload) -> Offload {
+        Offload { host_s: self.host_s + other.host_s, device_s: self.device_s + other.device_s }
+    }
+}
+
+impl Offload {
+    /// Seconds that the device is expected to save; 0 if it saves too little to be sure.
+    pub(crate) fn saved_s(self) -> f64 {
+        if self.device_s < SURE * self.host_s { self.host_s - self.device_s } else { 0.0 }
+    }
 }
 
 /// The amount of parallel decoding work, by which it is decided whether kernels or host threads decode.
@@ -78,12 +110,31 @@ impl Costs {
             + gigabytes / (at(&speeds.many_frames, frame_bytes) * self.scale);
         let device_s = device_s.max(gigabytes / (BUS_GB_S * RATIO)) + DEVICE_BATCH_S;
         let threads = frames.min(load.threads.max(1) as f64);
-        // 0 for one thread, 1 for all measured threads.
-        let busy = ((threads - 1.0) / (THREADS - 1.0)).min(1.0);
-        let thread = speeds.thread_alone + busy * (speeds.thread_busy - speeds.thread_alone);
+        let (thread, busy) = thread_gb_s(speeds, threads);
         let rounds_s = (frames / threads).ceil() * frame_gb / thread;
         let host_s = (rounds_s + HOST_FRAME_S + busy * HOST_BATCH_S).max(gigabytes / BUS_GB_S);
         Estimate { device_gb_s: gigabytes / device_s, host_gb_s: gigabytes / host_s }
+    }
+
+    /// Estimates the times of decoding `chunks` chunks of `chunk_bytes` into host memory. `frames` are the frames of a
+    /// chunk, each with its decoded size; `load` is the work of one batch on the device.
+    pub(crate) fn offload<'a>(
+        &self,
+        frames: impl Iterator<Item = (&'a Speeds, usize)>,
+        chunk_bytes: usize,
+        chunks: u64,
+        load: Load,
+    ) -> Offload {
+        let chunks = chunks.max(1) as f64;
+        let threads = chunks.min(load.threads.max(1) as f64);
+        let placed_s = chunks * chunk_bytes as f64 / 1e9 / by_threads(PLACED_GB_S, load.threads);
+        let (mut host_s, mut decoded_s) = (0.0, 0.0);
+        for (speeds, frame_bytes) in frames {
+            let gigabytes = frame_bytes.max(1) as f64 / 1e9;
+            host_s += (chunks / threads).ceil() * gigabytes / thread_gb_s(speeds, threads).0;
+            decoded_s += chunks * gigabytes / self.estimate(speeds, frame_bytes, load).device_gb_s;
+        }
+        Offload { host_s, device_s: RETURN_S + decoded_s.max(placed_s) }
     }
 
     /// Why the host should run this pass for each chunk of a load; `None` if kernels should run it.
@@ -103,6 +154,23 @@ impl Costs {
             }
         }
     }
+}
+
+/// The speed at which this many threads take elements from host memory to a device, and store its frames, in GB/s.
+pub(crate) fn staged_gb_s(threads: usize) -> f64 {
+    by_threads(STAGED_GB_S, threads)
+}
+
+/// The speed of this many threads, of which each has the speed `one`, and all together at most `most`.
+fn by_threads((one, most): (f64, f64), threads: usize) -> f64 {
+    (one * threads.max(1) as f64).min(most)
+}
+
+/// The speed of each of `threads` threads that decode at once. Also returns how busy the host is with them: 0 for one
+/// thread, 1 for all measured threads.
+fn thread_gb_s(speeds: &Speeds, threads: f64) -> (f64, f64) {
+    let busy = ((threads - 1.0) / (THREADS - 1.0)).min(1.0);
+    (speeds.thread_alone + busy * (speeds.thread_busy - speeds.thread_alone), busy)
 }
 
 /// The speed of a codec for frames of this size, interpolated over the logarithm of the size.

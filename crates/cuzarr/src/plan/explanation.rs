@@ -29,6 +29,9 @@ pub struct Explanation {
     pub route: String,
     /// The array's codecs in order of encoding, and where each runs.
     pub placements: Vec<Placement>,
+    /// The device that decodes or encodes although the elements are in host memory, or why it does not; `None` if no
+    /// accelerator is wanted.
+    pub accelerator: Option<Acceleration>,
     /// Where a write merges a chunk's old elements with new ones; `None` for reads and if each chunk is replaced as a
     /// whole. `None` for a read, and for a write that replaces each chunk as a whole.
     pub merging: Option<Merging>,
@@ -55,6 +58,15 @@ pub struct Explanation {
     pub coalesce_max_bytes: u64,
     /// The chunk cache of the device, if the read uses it.
     pub chunk_cache: Option<CacheState>,
+}
+
+/// The accelerator of a read into host memory, or of a write from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceleration {
+    /// The device, such as `cuda:0`.
+    pub device: String,
+    /// Why the host does the work; `None` if the device does.
+    pub via_host: Option<String>,
 }
 
 /// The chunk cache of a device: what it holds now, and its limit.
@@ -87,6 +99,7 @@ impl Explanation {
             selection: selection.to_string(),
             route: placement.route_name().into(),
             placements: placement.codecs(chain),
+            accelerator: None,
             merging: None,
             decoding: placement.estimates(program),
             objects: 0,
@@ -145,6 +158,13 @@ impl Explanation {
             self.stored_bytes_at_most.zip(stored).map(|(all, stored)| all.saturating_add(stored));
     }
 
+    /// Turns this explanation of a read to a device into that of a read into host memory whose chunks the device decodes.
+    pub(crate) fn back_to_host(&mut self, accelerator: Acceleration) {
+        self.device = Device::Cpu.to_string();
+        self.route = format!("{}, then host", self.route);
+        self.accelerator = Some(accelerator);
+    }
+
     /// Turns this explanation into that of a write, with the route and codecs' devices that `placement` holds.
     #[must_use]
     pub(crate) fn of_write(self, chain: &Chain, placement: &WritePlacement) -> Explanation {
@@ -178,6 +198,10 @@ impl Explanation {
             "selection": self.selection,
             "route": self.route,
             "codecs": placements.collect::<Vec<_>>(),
+            "accelerator": self.accelerator.as_ref().map(|Acceleration { device, via_host }| match via_host {
+                None => json!({ "device": device, "placement": "native" }),
+                Some(reason) => json!({ "device": device, "placement": "via host", "reason": reason }),
+            }),
             "parts_of_chunks": self.merging.as_ref().map(|merging| match &merging.via_host {
                 None => json!({ "placement": "native" }),
                 Some(reason) => json!({ "placement": "via host", "reason": reason }),
@@ -222,6 +246,13 @@ impl fmt::Display for Explanation {
             match &placement.via_host {
                 None => writeln!(f, "  {:<20} native", placement.codec)?,
                 Some(reason) => writeln!(f, "  {:<20} via host: {reason}", placement.codec)?,
+            }
+        }
+        match &self.accelerator {
+            None => {}
+            Some(Acceleration { device, via_host: None }) => writeln!(f, "  accelerator          {device}")?,
+            Some(Acceleration { device, via_host: Some(reason) }) => {
+                writeln!(f, "  accelerator          {device} is not used: {reason}")?;
             }
         }
         match &self.merging {

@@ -23,7 +23,8 @@ pub(crate) mod whole;
 mod write;
 
 pub use costs::Estimate;
-pub use explanation::{CacheState, Explanation};
+pub(crate) use costs::Offload;
+pub use explanation::{Acceleration, CacheState, Explanation};
 pub use placement::{Decoding, Merging, Placement};
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
@@ -39,8 +40,9 @@ pub(crate) use whole::WholeShards;
 pub(crate) use chunk_order::chunks_touched;
 pub(crate) use geometry::{chunk_bounds, memory_shape, strides};
 pub(crate) use placement::{
-    ChunkRoute, Circumstances, DeviceEncoding, DeviceWrite, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES,
-    WriteCircumstances, WritePlacement, WriteRoute, encoding_places, old_bound_bytes, padded, refuse_fallen,
+    ChunkRoute, Circumstances, DeviceEncoding, DeviceWrite, HOST_IS_FASTER, PIECES_SHARE, PLAIN, PLAIN_COPIES,
+    ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances, WritePlacement, WriteRoute, encoding_places,
+    old_bound_bytes, padded, refuse_fallen,
 };
 pub(crate) use source::{ChunkLayout, Level, PackedLayout, ShardLayout};
 pub(crate) use write::{Coverage, Touched, WritePlan};

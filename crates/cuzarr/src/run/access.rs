@@ -30,6 +30,8 @@ pub struct Access {
     /// Access to this array's chunks from the host, for small reads into another device's memory. It does not convert
     /// elements.
     host: OnceLock<Arc<Access>>,
+    /// Access to this array's chunks from an accelerator, for results in host memory.
+    accelerated: OnceLock<Arc<Access>>,
 }
 
 /// The part that all chunks of one array share in their chunk-cache keys: the store, and how chunks are coded.
@@ -146,6 +148,7 @@ impl Access {
             indexes: Indexes::default(),
             cached_as: OnceLock::new(),
             host: OnceLock::new(),
+            accelerated: OnceLock::new(),
             binding,
         })
     }
@@ -162,6 +165,7 @@ impl Access {
             indexes: self.indexes.clone(),
             cached_as: OnceLock::new(),
             host: OnceLock::new(),
+            accelerated: OnceLock::new(),
         }
     }
 
@@ -181,6 +185,7 @@ impl Access {
             indexes: self.indexes.clone(),
             cached_as: OnceLock::new(),
             host: if self.device() == Device::Cpu { OnceLock::new() } else { self.bound_to_host()?.into() },
+            accelerated: OnceLock::new(),
             binding,
         })
     }
@@ -197,20 +202,40 @@ impl Access {
         }
     }
 
-    fn bound_to_host(&self) -> Result<Arc<Access>> {
-        if let Some(host) = self.host.get() {
-            return Ok(Arc::clone(host));
+    /// Returns access to this array's chunks from an accelerator, for results of the same element type in host memory.
+    ///
+    /// # Errors
+    /// What the codecs report.
+    pub(crate) fn on(&self, device: Device) -> Result<Arc<Access>> {
+        if let Some(access) = self.accelerated.get().filter(|access| access.device() == device) {
+            return Ok(Arc::clone(access));
         }
-        let binding = self.binding.again(Device::Cpu, None);
-        let host = Access {
+        let access = Arc::new(self.again(device, self.cast())?);
+        // If another thread was faster, or for another device, its access is kept.
+        let _ = self.accelerated.set(Arc::clone(&access));
+        Ok(access)
+    }
+
+    /// Binds the array's codecs again, to another device.
+    fn again(&self, device: Device, cast: Option<DType>) -> Result<Access> {
+        let binding = self.binding.again(device, cast);
+        Ok(Access {
             source: Arc::new(binding.source(&self.source)?),
             dtype: self.dtype,
             fill: self.fill.clone(),
             indexes: self.indexes.clone(),
             cached_as: OnceLock::new(),
             host: OnceLock::new(),
+            accelerated: OnceLock::new(),
             binding,
-        };
+        })
+    }
+
+    fn bound_to_host(&self) -> Result<Arc<Access>> {
+        if let Some(host) = self.host.get() {
+            return Ok(Arc::clone(host));
+        }
+        let host = self.again(Device::Cpu, None)?;
         Ok(Arc::clone(self.host.get_or_init(|| Arc::new(host))))
     }
 
@@ -267,6 +292,21 @@ impl Access {
         ReadPlacement::new(self.source.layout().program.as_deref(), self.device(), &given)
     }
 
+    /// Chooses how this access's device decodes `chunks` chunks of a read into host memory. Returns the reason if it
+    /// cannot.
+    pub(crate) fn place_accelerated(
+        &self,
+        store: &dyn Store,
+        chunks: u64,
+        options: &Options,
+    ) -> Result<ReadPlacement, String> {
+        let device = self.device();
+        let given =
+            Circumstances { is_resident: store.is_on(device), ..options.circumstances_of_accelerator(device, chunks) };
+        let program = self.program().map_err(|error| error.message().to_string())?;
+        ReadPlacement::accelerated(program, self.leaf(), device, &given)
+    }
+
     /// Chooses where the chunks of a write are encoded, on the host or by kernels, for elements in memory of `device`.
     pub(crate) fn place_write(
         &self,
@@ -275,9 +315,38 @@ impl Access {
         device: Device,
         options: &Options,
     ) -> WritePlacement {
+        let given = self.write_circumstances(store, plan, device, options);
+        WritePlacement::new(self.source.layout().program.as_deref(), &given)
+    }
+
+    /// Chooses how `device` encodes the chunks of a write from host memory. If it is `forced`, it encodes all that it
+    /// can.
+    ///
+    /// # Errors
+    /// The reason why the host encodes.
+    pub(crate) fn place_accelerated_write(
+        &self,
+        store: &dyn Store,
+        plan: &WritePlan,
+        (device, forced): (Device, bool),
+        options: &Options,
+    ) -> Result<WritePlacement, &'static str> {
+        let given = self.write_circumstances(store, plan, device, options);
+        let given = WriteCircumstances { staged: true, force_device: forced, ..given };
+        WritePlacement::accelerated(self.source.layout().program.as_deref(), &given)
+    }
+
+    fn write_circumstances(
+        &self,
+        store: &dyn Store,
+        plan: &WritePlan,
+        device: Device,
+        options: &Options,
+    ) -> WriteCircumstances {
         let capabilities = store.capabilities();
-        let given = WriteCircumstances {
+        WriteCircumstances {
             device,
+            staged: false,
             threads: options.threads,
             force_device: options.force_device(),
             chunks: if device == Device::Cpu { 0 } else { chunks_touched(&self.source, &plan.order) },
@@ -291,8 +360,7 @@ impl Access {
             memory_limit_bytes: options.memory_limit_bytes,
             batch_bytes: options.tuning.slab_bytes as u64,
             slab_bytes: options.batch_bytes(device),
-        };
-        WritePlacement::new(self.source.layout().program.as_deref(), &given)
+        }
     }
 
     /// Allows the chunk cache to keep decoded chunks of this array, for reads whose options allow that too.

@@ -9,6 +9,7 @@ use cuzarr_device::{Device, NdBuffer, profile};
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::plan::{Plan, ResultOf, Selection, WritePlan, memory_shape};
+use crate::run::accelerator;
 use crate::run::access::Access;
 use crate::run::context::{Context, FAR_WRITES};
 use crate::run::engine::Engine;
@@ -91,7 +92,18 @@ impl Engine {
         let _range = profile::range("read", bytes_of(reads));
         with_current_shards(options, || {
             let planned = reads.iter().map(|read| Ok((read, plan(read)?))).collect::<Result<Vec<_>>>()?;
-            call::read_all(self, device, planned, options)
+            let wanted = planned.iter().map(|(read, plan)| (read.access, &**read.store, plan));
+            let Some(accelerator) = accelerator::of_reads(wanted, options, false)? else {
+                return call::read_all(self, device, planned, options);
+            };
+            let bound = reads.iter().map(|read| read.access.on(accelerator)).collect::<Result<Vec<Arc<Access>>>>()?;
+            let on = |(read, access)| -> ArrayRead<'_> {
+                let read: &ArrayRead<'_> = read;
+                ArrayRead { access, ..*read }
+            };
+            let reads: Vec<ArrayRead<'_>> = reads.iter().zip(bound.iter().map(|access| &**access)).map(on).collect();
+            let planned = reads.iter().map(|read| Ok((read, plan(read)?))).collect::<Result<Vec<_>>>()?;
+            call::read_all(self, accelerator, planned, &options.clone().with_force_device())
         })
     }
 
@@ -189,14 +201,17 @@ impl Engine {
     /// # Errors
     /// Those of [`Engine::write`].
     pub fn write_all(&self, writes: &[EngineWrite<'_>], options: &Options) -> Result<Report> {
-        let Some(first) = writes.first() else { return Ok(Report::default()) };
+        if writes.is_empty() {
+            return Ok(Report::default());
+        }
         let mut checked = Vec::with_capacity(writes.len());
         for (number, write) in writes.iter().enumerate() {
-            checked.push(write.checked(number).at_array(write.name)?);
+            checked.push(write.checked(number, options).at_array(write.name)?);
         }
         let _range = profile::range("write", checked.iter().map(|of: &OfArray<'_>| of.value.size_bytes()).sum());
         let stores: Vec<&Arc<dyn Store>> = writes.iter().map(|write| write.store).collect();
-        let call = self.call(&stores, first.value.device(), options);
+        let device = checked.iter().map(|of| of.placement.device()).find(|device| *device != Device::Cpu);
+        let call = self.call(&stores, device.unwrap_or(Device::Cpu), options);
         // Each array has its own coordinator, which waits for the workers.
         let at_once = if call.is_far() { FAR_WRITES } else { WRITES_AT_ONCE };
         Threads::callers().map(at_once, checked, |of| {
@@ -230,8 +245,9 @@ pub struct EngineWrite<'a> {
 }
 
 impl<'a> EngineWrite<'a> {
-    fn checked(&self, number: usize) -> Result<OfArray<'a>> {
-        let EngineWrite { access, name, selection, value, .. } = *self;
+    /// Checks that the value fits, and chooses where it is encoded.
+    fn checked(&self, number: usize, options: &Options) -> Result<OfArray<'a>> {
+        let EngineWrite { access, store, name, selection, value } = *self;
         let value = match value {
             Value::Variable(elements) => {
                 variable::require(access)?;
@@ -246,7 +262,8 @@ impl<'a> EngineWrite<'a> {
             }
         };
         let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-        Ok(OfArray { number, access, name: name.map(Arc::from), plan, value })
+        let placement = accelerator::place_write(access, &**store, &plan, value.device(), options)?;
+        Ok(OfArray { number, access, name: name.map(Arc::from), plan, placement, value })
     }
 }
 

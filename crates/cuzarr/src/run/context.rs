@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::run::chunk_cache::CallCache;
 use crate::run::report::{Counters, Report};
 use crate::run::schedule::budget::Memory;
+use crate::run::schedule::countdown::Countdown;
 use crate::run::schedule::pool::{Jobs, Share};
 use crate::run::schedule::scratch::Scratch;
 use crate::run::schedule::streams::Streams;
@@ -128,6 +129,15 @@ impl Context {
     /// thread that only waits.
     pub(crate) fn submit(&self, waits: bool, job: impl FnOnce() + Send + 'static) {
         if waits { self.senders.submit(Box::new(job)) } else { self.jobs.submit(Box::new(job)) }
+    }
+
+    /// Waits until a countdown ends, and meanwhile runs jobs of the call that wait for a thread.
+    pub(crate) fn help_until(&self, countdown: &Countdown) {
+        while !countdown.is_done() {
+            if !self.jobs.help() {
+                countdown.wait();
+            }
+        }
     }
 
     /// Returns the store of the array with this number.

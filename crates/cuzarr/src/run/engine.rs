@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::pool::within;
-use cuzarr_device::{Device, PerProcess};
+use cuzarr_device::{Device, PerProcess, is_forked};
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -52,6 +52,8 @@ static ENGINE: PerProcess<OnceLock<Arc<Engine>>> = PerProcess::new();
 impl Engine {
     /// Returns the engine of this process. A forked child gets a new one, because threads do not survive a fork.
     pub fn get() -> Arc<Engine> {
+        // Remembers the process, so that forked children know that they are some.
+        is_forked();
         Arc::clone(ENGINE.get().get_or_init(|| Arc::new(Engine::with_workers(Threads::workers()))))
     }
 

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use cuzarr_device::Order;
+use cuzarr_device::{Device, Order};
 
 use crate::error::Result;
-use crate::plan::{CacheState, Explanation, Plan, ResultOf, Selection, WritePlan};
+use crate::plan::{Acceleration, CacheState, Explanation, Plan, ResultOf, Selection, WritePlan};
+use crate::run::accelerator::{self, Offer};
 use crate::run::access::{Access, ReadResult};
 use crate::run::chunk_cache::CacheUse;
 use crate::run::engine::Engine;
@@ -42,14 +43,26 @@ impl Engine {
     ) -> Result<Explanation> {
         let limits = access.plan_options(&**store, options);
         let plan = Plan::new(Arc::clone(access.source()), selection.clone(), limits)?;
-        let contiguous_bytes = contiguous_bytes(access, selection, options);
-        let result = ReadResult { contiguous_bytes, in_turn: false };
-        let placement = access.place_read(&**store, &plan, result, options);
-        let (limit_bytes, program) = (options.memory_limit_bytes, access.source().layout().program.as_deref());
+        let wanted = accelerator::of_read(access, &**store, &plan, options, true)?;
+        let accelerator = wanted.as_ref().map(|(wanted, offer)| wanted.explained(offer.as_ref().err()));
+        let (plan, placement) = match wanted {
+            Some((_, Ok(Offer { access, placement, .. }))) => (plan.rebound(access.source())?, placement),
+            _ => {
+                let contiguous_bytes = contiguous_bytes(access, selection, options);
+                let result = ReadResult { contiguous_bytes, in_turn: false };
+                let placement = access.place_read(&**store, &plan, result, options);
+                (plan, placement)
+            }
+        };
+        let (limit_bytes, program) = (options.memory_limit_bytes, plan.source().layout().program.as_deref());
         let mut explanation =
             Explanation::of_read(access.chain(), program, &placement, access.device(), selection, &limits, limit_bytes);
         explanation.count(&plan, placement.batch_bytes)?;
         explanation.chunk_cache = cache_state(access, &**store, options);
+        match accelerator {
+            Some(accelerator) if accelerator.via_host.is_none() => explanation.back_to_host(accelerator),
+            accelerator => explanation.accelerator = accelerator,
+        }
         Ok(explanation)
     }
 
@@ -62,10 +75,25 @@ impl Engine {
         reads: &[(&Access, &Arc<dyn Store>, ResultOf<'_>)],
         options: &Options,
     ) -> Result<Vec<(Vec<usize>, Explanation)>> {
-        let mut groups: Vec<(Group, Vec<usize>, Explanation)> = Vec::new();
-        for (number, (access, store, of)) in reads.iter().enumerate() {
+        let planned = |(access, store, of): &(&Access, &Arc<dyn Store>, ResultOf<'_>)| {
             let limits = access.plan_options(&***store, options);
-            let plan = Plan::of_results(Arc::clone(access.source()), &[*of], limits)?;
+            Plan::of_results(Arc::clone(access.source()), &[*of], limits)
+        };
+        let plans = reads.iter().map(planned).collect::<Result<Vec<Plan>>>()?;
+        let wanted = reads.iter().zip(&plans).map(|((access, store, _), plan)| (*access, &***store, plan));
+        if let Some(device) = accelerator::of_reads(wanted, options, true)? {
+            let bound = reads.iter().map(|(access, ..)| access.on(device)).collect::<Result<Vec<Arc<Access>>>>()?;
+            let on = |(&(_, store, of), access)| -> (&Access, &Arc<dyn Store>, ResultOf<'_>) { (access, store, of) };
+            let reads: Vec<_> = reads.iter().zip(bound.iter().map(|access| &**access)).map(on).collect();
+            let mut groups = Engine::explain_all(&reads, &options.clone().with_force_device())?;
+            for (_, explanation) in &mut groups {
+                explanation.back_to_host(Acceleration { device: device.to_string(), via_host: None });
+            }
+            return Ok(groups);
+        }
+        let mut groups: Vec<(Group, Vec<usize>, Explanation)> = Vec::new();
+        for (number, ((access, store, of), plan)) in reads.iter().zip(plans).enumerate() {
+            let limits = access.plan_options(&***store, options);
             let placement = access.place_read(&***store, &plan, ReadResult::default(), options);
             let (layout, elements) = (access.source().layout(), of.shape()?.iter().product::<usize>() as u64);
             let element_bytes = access.dtype().map_or(0, |dtype| dtype.size_bytes() as u64);
@@ -117,7 +145,13 @@ impl Engine {
     ) -> Result<Explanation> {
         let explanation = Engine::explain(access, store, selection, options)?;
         let plan = WritePlan::new(Arc::clone(access.source()), selection.clone())?;
-        let placement = access.place_write(&**store, &plan, access.device(), options);
-        Ok(explanation.of_write(access.chain(), &placement))
+        let on_host = access.device() == Device::Cpu;
+        let wanted = if on_host { accelerator::of_write(access, &**store, &plan, options, true)? } else { None };
+        let accelerator = wanted.as_ref().map(|(wanted, by)| wanted.explained(by.as_ref().err()));
+        let placement = match wanted {
+            Some((_, Ok(placement))) => placement,
+            _ => access.place_write(&**store, &plan, access.device(), options),
+        };
+        Ok(Explanation { accelerator, ..explanation.of_write(access.chain(), &placement) })
     }
 }

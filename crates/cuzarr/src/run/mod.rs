@@ -13,6 +13,7 @@
 //! **Failures** cancel work that has not begun. The call returns when all its work has ended, with the first failure
 //! and the others attached to it. All its memory is free by then.
 
+mod accelerator;
 pub(crate) mod access;
 mod calls;
 mod chunk_cache;
@@ -22,6 +23,7 @@ pub(crate) mod engine;
 mod explain;
 mod natives;
 pub(crate) mod options;
+mod pieces;
 pub(crate) mod read;
 mod report;
 pub(crate) mod schedule;

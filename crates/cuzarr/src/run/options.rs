@@ -6,7 +6,7 @@ use cuzarr_device::internal::DEFAULT_SLAB_BYTES;
 use cuzarr_device::{Device, Order};
 
 use crate::cancellation::CancellationToken;
-use crate::config::Config;
+use crate::config::{Accelerator, Config};
 use crate::plan::{Circumstances, PlanOptions};
 use crate::store::Capabilities;
 
@@ -38,6 +38,8 @@ const MEASURED_MULTIPROCESSORS: u32 = 132;
 pub struct Options {
     /// The device of an array's results. A call of the engine uses the device of its [`Access`](super::Access).
     pub device: Device,
+    /// The device that decodes and encodes for results and values in host memory.
+    pub accelerator: Accelerator,
     /// The order of elements in an array's results.
     pub order: Order,
     /// Whether it is an error if the host must run a codec although the elements are on a device. If so, a device
@@ -97,6 +99,7 @@ impl From<&Config> for Options {
     fn from(config: &Config) -> Self {
         Options {
             device: config.device(),
+            accelerator: config.accelerator(),
             order: config.order(),
             strict: config.strict(),
             read_missing_chunks: config.read_missing_chunks(),
@@ -125,6 +128,7 @@ impl Default for Options {
 impl Options {
     setters! {
         with_device(device: Device) = device;
+        with_accelerator(accelerator: Accelerator) = accelerator;
         with_order(order: Order) = order;
         with_strict(strict: bool) = strict;
         with_read_missing_chunks(read_missing_chunks: bool) = read_missing_chunks;
@@ -147,6 +151,13 @@ impl Options {
         if device == Device::Cpu { share } else { share.min(self.tuning.slab_bytes as u64) }
     }
 
+    /// Lets a device decode and encode everything that it can, even if the host would be faster.
+    #[must_use]
+    pub(crate) fn with_force_device(mut self) -> Options {
+        self.tuning.force_device = true;
+        self
+    }
+
     /// Whether a device decodes and encodes everything that it can, even if the host would be faster.
     pub(crate) fn force_device(&self) -> bool {
         self.strict || self.tuning.force_device
@@ -167,6 +178,14 @@ impl Options {
             is_resident: false,
             one_chunk_bytes: None,
         }
+    }
+
+    /// Like [`Options::circumstances`], for a read that `device` decodes for a result in host memory. Does not start the
+    /// device.
+    pub(crate) fn circumstances_of_accelerator(&self, device: Device, chunks: u64) -> Circumstances {
+        let used = if device.is_initialized() { device } else { Device::Cpu };
+        let slab_bytes = self.batch_bytes(device);
+        Circumstances { force_device: true, slab_bytes, ..self.circumstances(used, chunks) }
     }
 
     /// Makes the size limits for plans of reads from a store with these capabilities, such as the largest request.

@@ -117,6 +117,43 @@ impl Transfer {
         }
     }
 
+    /// Like [`Transfer::packed_range`], for a single box.
+    pub fn packed_range_of(&self, item: &TransferBox) -> Range<usize> {
+        let all = 0..item.packed_size_bytes;
+        if self.tail.packing != Packing::Plain || item.extent.contains(&0) {
+            return all;
+        }
+        let element_bytes = self.tail.packed.size_bytes();
+        let range = self.packed_reach(item).and_then(|(first, last)| {
+            Some(first.checked_mul(element_bytes)?..last.checked_add(1)?.checked_mul(element_bytes)?)
+        });
+        range.filter(|range| range.end <= all.end).unwrap_or(all)
+    }
+
+    /// Divides a box into boxes whose elements each span at most `most_bytes` packed bytes, as far as that is possible.
+    /// It is not possible with index lists, and for packings other than [`Packing::Plain`].
+    pub fn divided(&self, item: TransferBox, most_bytes: usize) -> Vec<TransferBox> {
+        let element_bytes = self.tail.packed.size_bytes();
+        let stride_bytes = |dim: &usize| self.packed_strides[*dim].unsigned_abs().saturating_mul(element_bytes);
+        let dim = (0..item.extent.len()).filter(|&dim| item.extent[dim] > 1).max_by_key(stride_bytes);
+        let Some(dim) = dim.filter(|_| self.lists.is_none() && self.tail.packing == Packing::Plain) else {
+            return vec![item];
+        };
+        if self.packed_range_of(&item).len() <= most_bytes {
+            return vec![item];
+        }
+        let rows = (most_bytes / stride_bytes(&dim).max(1)).max(1);
+        let part = |from: usize| {
+            let mut part = item.clone();
+            part.start[dim] += from;
+            part.extent[dim] = rows.min(item.extent[dim] - from);
+            let first_elem = self.packed_strides[dim].wrapping_mul(from as isize);
+            part.packed_first_elem = part.packed_first_elem.wrapping_add_signed(first_elem);
+            part
+        };
+        (0..item.extent[dim]).step_by(rows).flat_map(|from| self.divided(part(from), most_bytes)).collect()
+    }
+
     /// The lowest and the highest index of a box's elements in the packed chunk; `None` if an index is negative or does
     /// not fit.
     fn packed_reach(&self, item: &TransferBox) -> Option<(usize, usize)> {
@@ -183,6 +220,45 @@ mod tests {
             ..listed
         };
         assert_eq!(falling.packed_range(), 40..172);
+    }
+
+    #[test]
+    fn divided_boxes_are_the_box() {
+        let elements = |transfer: &Transfer, item: &TransferBox| {
+            let mut found = std::collections::BTreeMap::new();
+            for row in 0..item.extent[0] {
+                for column in 0..item.extent[1] {
+                    let [down, across] = [transfer.packed_strides[0], transfer.packed_strides[1]];
+                    let elem = item.packed_first_elem as isize + down * row as isize + across * column as isize;
+                    let place = (item.start[0] + row, item.start[1] + column);
+                    assert!(found.insert(place, elem).is_none());
+                }
+            }
+            found
+        };
+        for strides in [[10, 1], [-10, 2], [1, 10], [3, -1]] {
+            let first = if strides[0] < 0 { 70 } else { 9 };
+            let whole = transfer(&strides, &[(first, &[5, 4])]);
+            let item = &whole.boxes[0];
+            for most_bytes in [1, 4, 16, 40, 100, 1000] {
+                let parts = whole.divided(item.clone(), most_bytes);
+                let spans = parts.iter().map(|part| whole.packed_range_of(part));
+                assert!(spans.clone().all(|span| span.len() <= most_bytes.max(4)), "{strides:?} {most_bytes}");
+                let together: std::collections::BTreeMap<_, _> =
+                    parts.iter().flat_map(|part| elements(&whole, part)).collect();
+                assert_eq!(together, elements(&whole, item), "{strides:?} {most_bytes}");
+                assert_eq!(parts.iter().map(|part| part.extent[0] * part.extent[1]).sum::<usize>(), 20);
+            }
+        }
+        let mut shuffled = transfer(&[10, 1], &[(30, &[2, 5])]);
+        shuffled.tail.packing = Packing::Shuffled { unit_bytes: 4 };
+        assert_eq!(shuffled.divided(shuffled.boxes[0].clone(), 4), shuffled.boxes);
+        let scalar = transfer(&[], &[(42, &[])]);
+        assert_eq!(scalar.divided(scalar.boxes[0].clone(), 1), scalar.boxes);
+        assert_eq!(
+            (scalar.packed_range_of(&scalar.boxes[0]), shuffled.packed_range_of(&shuffled.boxes[0])),
+            (168..172, 0..400)
+        );
     }
 
     #[test]

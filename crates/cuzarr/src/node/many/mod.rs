@@ -21,10 +21,15 @@ trait OfMany {
     /// The device on which a read makes its result, or on which the elements to write lie.
     fn device(&self) -> Device;
 
+    /// The device that encodes elements in host memory, if that is faster; `cpu` for none.
+    fn encoder(&self) -> Device {
+        Device::Cpu
+    }
+
     /// Whether this read or write and `other` can share one call of the engine.
     fn goes_with(&self, other: &Self) -> bool {
         let (one, two) = (self.array().options(), other.array().options());
-        self.device() == other.device()
+        (self.device(), self.encoder(), one.accelerator) == (other.device(), other.encoder(), two.accelerator)
             && (one.strict, one.read_missing_chunks, one.write_empty_chunks, one.tuning)
                 == (two.strict, two.read_missing_chunks, two.write_empty_chunks, two.tuning)
     }

@@ -42,6 +42,10 @@ impl OfMany for ArrayWrite<'_> {
     fn device(&self) -> Device {
         self.value.device()
     }
+
+    fn encoder(&self) -> Device {
+        self.array.options().device
+    }
 }
 
 /// Writes to selections of any number of arrays by one call. Nothing is written if two writes touch the same stored

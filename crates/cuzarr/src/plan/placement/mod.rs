@@ -2,11 +2,13 @@
 //! once for a whole call, from the costs of the codecs and the available memory. Explanations, refusals of fall-backs
 //! (`strict`) and the engine all use the same placement.
 
+mod accelerated;
 mod read;
 mod write;
 
 use cuzarr_device::Device;
 
+pub(crate) use self::accelerated::{HOST_IS_FASTER, PLAIN};
 pub(crate) use self::read::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES};
 pub(crate) use self::write::{
     ChunkRoute, DeviceEncoding, DeviceWrite, WriteCircumstances, WritePlacement, WriteRoute, old_bound_bytes, padded,
@@ -14,6 +16,10 @@ pub(crate) use self::write::{
 use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};
 use crate::error::{Error, ErrorKind, Result};
+
+/// The memory limit divided by this is kept for the pinned memory through which elements in host memory go to a device
+/// that encodes them, or come back from a device that decodes them.
+pub(crate) const PIECES_SHARE: u64 = 8;
 
 /// Whether one codec of an array runs on the device or on the host in a read or write, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

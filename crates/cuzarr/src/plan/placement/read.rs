@@ -128,7 +128,7 @@ pub(crate) struct ReadPlacement {
     device: Device,
     via_host: ViaHost,
     /// The device's decoding costs and the work in one batch, if the choice between device and host depended on them.
-    weighed: Option<(Costs, Load)>,
+    pub(super) weighed: Option<(Costs, Load)>,
 }
 
 /// The reason, shown to users, why the host decodes a read of one small chunk.

@@ -13,7 +13,9 @@ use crate::plan::write::Coverage;
 #[test]
 fn little_is_encoded_by_the_host_and_much_by_the_device() {
     let speeds = EncodingSpeeds { host_thread_gb_s: 0.6, device_gb_s: 40.0, device_s: 1e-3 };
-    let prefers = |chunks, chunk_bytes, threads| EncodingLoad { chunks, chunk_bytes, threads }.prefers_device(&speeds);
+    let prefers = |chunks, chunk_bytes, threads| {
+        EncodingLoad { chunks, chunk_bytes, threads, staged: false }.prefers_device(&speeds)
+    };
     assert!(!prefers(1, 64 << 10, 16) && !prefers(16, 256 << 10, 16));
     assert!(prefers(1, 16 << 20, 16), "the device divides one chunk, the host does not");
     assert!(prefers(512, 1 << 20, 16) && prefers(8192, 64 << 10, 16));
@@ -22,11 +24,16 @@ fn little_is_encoded_by_the_host_and_much_by_the_device() {
 
 /// Makes the program for chunks of `floats` floats with these codecs.
 fn program(codecs: &Value, floats: u64, device: Device) -> Program {
+    chain(codecs, floats).bind(device).unwrap()
+}
+
+/// Makes the chain of these codecs for chunks of `floats` floats.
+fn chain(codecs: &Value, floats: u64) -> Chain {
     let codecs = codecs.as_array().unwrap().iter().map(|codec| Extension::from_json(codec, "codecs").unwrap());
     let data_type = DataType::try_from(DType::FLOAT32).unwrap();
     let fill_value = FillValue::default_of(&data_type);
     let spec = ChunkSpec::new(vec![floats], data_type, fill_value);
-    Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap().bind(device).unwrap()
+    Chain::from_codecs(&codecs.collect::<Vec<_>>(), spec).unwrap()
 }
 
 /// The circumstances of a large read, for tests.
@@ -57,6 +64,7 @@ fn route(codecs: &Value, floats: u64, device: Device, change: impl Fn(&mut Circu
 fn writing(chunks: u64, floats: u64) -> WriteCircumstances {
     WriteCircumstances {
         device: Device::Cuda(0),
+        staged: false,
         threads: 16,
         force_device: true,
         chunks,
@@ -227,4 +235,51 @@ fn one_small_chunk_goes_by_the_host_unless_the_device_must_decode() {
     assert!(!is_small(1 << 15, 8, &|given| given.force_device = true));
     assert!(!is_small(1 << 15, 8, &|given| given.is_resident = true));
     assert!(!is_small(1 << 15, 8, &|given| given.one_chunk_bytes = None));
+}
+
+#[test]
+fn an_accelerator_takes_chunks_that_kernels_decode_whole() {
+    let placed = |codecs: &Value, chunks: u64| {
+        let program = program(codecs, 1 << 18, Device::Cuda(0));
+        let given = Circumstances { force_device: true, chunks, ..reading() };
+        let chain = chain(codecs, 1 << 18);
+        ReadPlacement::accelerated(&program, &chain, Device::Cuda(0), &given)
+            .map(|placement| (placement.route_name(), placement.offload(&program, chunks).saved_s()))
+    };
+    let zstd = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]);
+    let (route, saved_s) = placed(&zstd, 512).unwrap();
+    assert!(route == "kernels" && saved_s > 0.02, "{route} {saved_s}");
+    assert_eq!(placed(&zstd, 1).unwrap(), ("kernels", 0.0), "one chunk is decoded sooner by a thread");
+    let mixed = json!([
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "zstd", "configuration": {"level": 3, "checksum": false}},
+        {"name": "bz2", "configuration": {"level": 1}}
+    ]);
+    assert!(placed(&mixed, 512).unwrap_err().starts_with("'bz2': "));
+}
+
+#[test]
+fn elements_in_host_memory_are_encoded_by_a_device_that_has_room_for_them() {
+    let zstd = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]);
+    let program = program(&zstd, 1 << 18, Device::Cpu);
+    let placed = |change: &dyn Fn(&mut WriteCircumstances)| {
+        let mut given = WriteCircumstances { staged: true, ..writing(512, 1 << 18) };
+        change(&mut given);
+        WritePlacement::accelerated(Some(&program), &given).map(|placement| match placement.route {
+            WriteRoute::Device(device) => device,
+            other => panic!("{other:?}"),
+        })
+    };
+    let whole = placed(&|_| ()).unwrap();
+    assert!(!whole.keeps_packed);
+    let on_device = WriteCircumstances { staged: false, ..writing(512, 1 << 18) };
+    let WriteRoute::Device(own) = WritePlacement::new(Some(&program), &on_device).route else { panic!() };
+    let [staged, own] = [whole, own].map(|device| device.encoding.unwrap());
+    let part_bytes = (4 << 18) * (staged.chunks * staged.batches) as u64;
+    assert!(staged.memory_bytes >= own.memory_bytes + part_bytes, "the parts of all batches have room");
+    assert!(placed(&|given| given.has_lists = true).is_err());
+    assert!(placed(&|given| given.memory_limit_bytes = 1 << 20).is_err());
+    let few = |given: &mut WriteCircumstances| (given.force_device, given.chunks) = (false, 1);
+    assert!(placed(&few).unwrap_err().contains("small"));
+    assert!(WritePlacement::accelerated(None, &WriteCircumstances { staged: true, ..writing(1, 1) }).is_err());
 }

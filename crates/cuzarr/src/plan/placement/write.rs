@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use cuzarr_device::{Device, ElementStep, Packing};
 
-use super::{Merging, Placement, encoding_places, refuse_fallen};
+use super::{Merging, PIECES_SHARE, Placement, encoding_places, refuse_fallen};
 use crate::codec::batch::EncodeBatch;
 use crate::codec::cost::EncodingSpeeds;
 use crate::codec::device::{ChunkRow, DeviceEncoder};
 use crate::codec::native::Native;
-use crate::codec::{Chain, Program, leave_nothing};
+use crate::codec::{Chain, Program, VARIABLE, leave_nothing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::costs::{Offload, staged_gb_s};
 use crate::plan::source::ChunkLayout;
 use crate::plan::write::Coverage;
 
@@ -40,8 +41,10 @@ const PARTS_A_SLAB: usize = 4;
 /// The facts about a write from which it is decided where its chunks are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCircumstances {
-    /// The device whose memory holds the elements to write.
+    /// The device whose memory holds the elements to write, or that may encode them.
     pub(crate) device: Device,
+    /// Whether the elements are in host memory, from where those of each batch go up to the device.
+    pub(crate) staged: bool,
     /// Number of host threads.
     pub(crate) threads: usize,
     /// Whether the device encodes everything that it can, even if the host would be faster.
@@ -134,6 +137,8 @@ pub(crate) struct WritePlacement {
     /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
     /// `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
+    /// The estimated times of encoding on the host and on the device.
+    offload: Offload,
 }
 
 /// The reason, shown to users, why the host merges old and new elements if index lists select elements.
@@ -143,8 +148,8 @@ impl WritePlacement {
     /// Chooses the placement of a write. `program` is `None` for elements of variable length.
     pub(crate) fn new(program: Option<&Program>, given: &WriteCircumstances) -> WritePlacement {
         let keeps = !given.least.replaces();
-        let by_host =
-            |route| WritePlacement { route, device: given.device, left: None, merging: keeps.then_some(Ok(())) };
+        let (device, offload) = (given.device, Offload::default());
+        let by_host = |route| WritePlacement { route, device, left: None, merging: keeps.then_some(Ok(())), offload };
         let Some(program) = program else { return by_host(WriteRoute::Variable) };
         if given.device == Device::Cpu {
             return by_host(WriteRoute::Host);
@@ -158,7 +163,40 @@ impl WritePlacement {
             encoding => WriteRoute::Device(Box::new(DeviceWrite::new(program, encoding, given))),
         };
         let left = if matches!(route, WriteRoute::Host) { left.or(Some(LISTED)) } else { left };
-        WritePlacement { route, device: given.device, left, merging }
+        let offload =
+            program.device_encoder().map_or(offload, |encoder| load(program, given).offload(encoder.speeds()));
+        WritePlacement { route, device: given.device, left, merging, offload }
+    }
+
+    /// Chooses the placement of a write of elements in host memory whose chunks a device encodes.
+    ///
+    /// # Errors
+    /// The reason why the host encodes.
+    pub(crate) fn accelerated(
+        program: Option<&Program>,
+        given: &WriteCircumstances,
+    ) -> Result<WritePlacement, &'static str> {
+        if program.is_none() {
+            return Err(VARIABLE);
+        }
+        if given.has_lists {
+            return Err(LISTED);
+        }
+        let placement = WritePlacement::new(program, given);
+        match (&placement.route, placement.left) {
+            (WriteRoute::Device(device), _) if device.encoding.is_some() => Ok(placement),
+            (_, reason) => Err(reason.unwrap_or("no codec of the chunks has kernels")),
+        }
+    }
+
+    /// The device whose memory holds the elements to write, or that encodes them.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Seconds that encoding on the device is expected to save; 0 if it saves too little to be sure.
+    pub(crate) fn saved_s(&self) -> f64 {
+        self.offload.saved_s()
     }
 
     /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
@@ -245,14 +283,18 @@ impl DeviceWrite {
         let merges = encoding.as_ref().is_some_and(|encoding| encoding.merging.is_some());
         let uploads = if merges { UPLOADS } else { 0 };
         let most_slabs = 2 * DOWNLOADS + 2 + for_parts + uploads;
-        let slabs = (limit_bytes / slab_bytes as u64).clamp(1, most_slabs as u64) as usize;
+        let for_slabs = if given.staged { limit_bytes - limit_bytes / PIECES_SHARE } else { limit_bytes };
+        let slabs = (for_slabs / slab_bytes as u64).clamp(1, most_slabs as u64) as usize;
         let encoding_bytes = encoding.as_ref().map_or(0, |encoding| encoding.memory_bytes);
         let device_bytes = (large_chunks * chunk_bytes) as u64 + encoding_bytes;
         let arenas = limit_bytes.saturating_sub(device_bytes) / slab_bytes as u64;
         let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
         DeviceWrite {
             gathers_packed,
-            keeps_packed: given.is_resident && program.stored_is_packed() && program.tail().packing == Packing::Plain,
+            keeps_packed: given.is_resident
+                && !given.staged
+                && program.stored_is_packed()
+                && program.tail().packing == Packing::Plain,
             keeps_frames: given.is_resident && is_final,
             slab_bytes,
             slabs,
@@ -331,9 +373,7 @@ fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncod
     if let Some(reason) = encoder.host_reason(given.device) {
         return Err(reason);
     }
-    let (chunks, threads) = (given.chunks, given.threads);
-    let load = EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads };
-    if !given.force_device && !load.prefers_device(encoder.speeds()) {
+    if !given.force_device && !load(program, given).prefers_device(encoder.speeds()) {
         return Err("the host's threads encode such a small write faster");
     }
     let merging = if given.least.replaces() { None } else { merging(program, given.device).ok().map(Arc::new) };
@@ -341,6 +381,12 @@ fn encoding(program: &Program, given: &WriteCircumstances) -> Result<DeviceEncod
     merged
         .or_else(|| DeviceEncoding::within(program, encoder, given, None))
         .ok_or("kernels need more memory for such chunks than the limit allows")
+}
+
+/// The amount of work of a write.
+fn load(program: &Program, given: &WriteCircumstances) -> EncodingLoad {
+    let WriteCircumstances { chunks, threads, staged, .. } = *given;
+    EncodingLoad { chunks, chunk_bytes: program.packed_size_bytes(), threads, staged }
 }
 
 /// Chooses the kernels that decode stored chunks of which a write changes a part.
@@ -399,8 +445,9 @@ impl DeviceEncoding {
         let plain_bytes = if tail.is_plain() || !is_compared { 0 } else { padded(elements_bytes) };
         let merging_bytes =
             merging.as_ref().map_or(0, |native| merging_bytes(native, &**encoder, program.packed_size_bytes()));
-        let gathered_bytes =
-            (packed_bytes + program.device_undo().chunk_bytes() + plain_bytes).saturating_add(merging_bytes);
+        let staged_bytes = if given.staged { given.part_elements * tail.dtype.size_bytes() } else { 0 };
+        let gathered_bytes = (packed_bytes + program.device_undo().chunk_bytes() + plain_bytes + staged_bytes)
+            .saturating_add(merging_bytes);
         let blank_bytes = (program.packed_size_bytes() + elements_bytes) as u64;
         let memory_bytes = |chunks: usize, batches: usize| {
             let stride_bytes = padded(encoder.chunk_bytes());
@@ -445,16 +492,25 @@ pub(super) struct EncodingLoad {
     pub(super) chunks: u64,
     pub(super) chunk_bytes: usize,
     pub(super) threads: usize,
+    /// Whether the elements are in host memory, from where those of each batch go up to the device.
+    pub(super) staged: bool,
 }
 
 impl EncodingLoad {
     /// Whether kernels encode this work faster than host threads. A host thread takes one chunk at a time; on the
     /// device only the number of bytes matters.
     pub(super) fn prefers_device(&self, speeds: &EncodingSpeeds) -> bool {
+        let Offload { host_s, device_s } = self.offload(speeds);
+        device_s < host_s
+    }
+
+    /// The estimated times of encoding this work on the host and on the device.
+    fn offload(&self, speeds: &EncodingSpeeds) -> Offload {
         let bytes = self.chunk_bytes as f64;
         let rounds = self.chunks.div_ceil(self.threads.max(1) as u64) as f64;
-        let host = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
-        let device = speeds.device_s + self.chunks as f64 * bytes / (speeds.device_gb_s * 1e9);
-        device < host
+        let host_s = rounds * bytes / (speeds.host_thread_gb_s * 1e9);
+        let taken_gb_s = if self.staged { staged_gb_s(self.threads) } else { f64::INFINITY };
+        let device_gb_s = speeds.device_gb_s.min(taken_gb_s);
+        Offload { host_s, device_s: speeds.device_s + self.chunks as f64 * bytes / (device_gb_s * 1e9) }
     }
 }

@@ -6,7 +6,8 @@ use cuzarr_device::{Device, NdBuffer};
 
 use crate::codec::VariableElements;
 use crate::error::Result;
-use crate::plan::{Plan, Plans, ResultOf, Route};
+use crate::plan::{Plan, Plans, ReadPlacement, ResultOf, Route};
+use crate::run::accelerator::{self, Offer};
 use crate::run::access::{Access, ReadResult};
 use crate::run::engine::Engine;
 use crate::run::options::Options;
@@ -55,13 +56,20 @@ pub(crate) fn read(
     out: Out,
     options: &Options,
 ) -> Result<(Option<VariableElements>, Report)> {
+    if let Out::Whole(_) = out
+        && let Some((_, Ok(Offer { access, placement, .. }))) =
+            accelerator::of_read(access, &**store, &plan, options, false)?
+    {
+        let plan = plan.rebound(access.source())?;
+        return Ok((None, read_by_device(engine, (&access, placement), store, plan, out, options)?));
+    }
     let device = access.device();
-    let spacing = plan.spacing(0, &out.shape())?;
     let result = ReadResult { contiguous_bytes: out.contiguous_bytes(), in_turn: matches!(out, Out::InTurn(_)) };
     let placement = access.place_read(&**store, &plan, result, options);
     if options.strict {
         placement.refuse_fallen(access.chain())?;
     }
+    let spacing = plan.spacing(0, &out.shape())?;
     match &placement.route {
         Route::Host => {
             let call = with_cache(engine.call(&[store], device, options), engine, &[access], options);
@@ -81,18 +89,30 @@ pub(crate) fn read(
             Ok((Some(assemble(&destination.collected(), out.elements()?, access.fill())?), call.report()))
         }
         Route::Hybrid(_) | Route::Kernels(_) | Route::Resident(_) => {
-            let call = with_cache(engine.driven_call(&[store], device, options), engine, &[access], options);
-            let group = Group::new(placement, access.source().layout());
-            let (array, outs) = ((access, spacing), Outs::try_from(out)?);
-            let mut destination = DeviceDestination::new(&call, vec![group], &[array], outs, options)?;
-            run(&call, &[access], plan.into(), &mut destination)?;
-            Ok((None, call.report()))
+            Ok((None, read_by_device(engine, (access, placement), store, plan, out, options)?))
         }
     }
 }
 
-/// Reads from several arrays by their plans in one pipeline, each into its own results. All results are on one device.
-/// There is at least one.
+/// Reads the elements of `plan` into `out`, on a route for which the device of the access does work.
+fn read_by_device(
+    engine: &Engine,
+    (access, placement): (&Access, ReadPlacement),
+    store: &Arc<dyn Store>,
+    plan: Plan,
+    out: Out,
+    options: &Options,
+) -> Result<Report> {
+    let call = with_cache(engine.driven_call(&[store], access.device(), options), engine, &[access], options);
+    let group = Group::new(placement, access.source().layout());
+    let (array, outs) = ((access, plan.spacing(0, &out.shape())?), Outs::try_from(out)?);
+    let mut destination = DeviceDestination::new(&call, vec![group], &[array], outs, options)?;
+    run(&call, &[access], plan.into(), &mut destination)?;
+    Ok(call.report())
+}
+
+/// Reads from several arrays by their plans in one pipeline, each into its own results. All arrays are bound to
+/// `device`. There is at least one. All results are on that device, or on the host.
 ///
 /// # Errors
 /// `FallbackRefused` under `strict`; the first failure, with the others attached. The content of results is then

@@ -66,6 +66,12 @@ impl Jobs {
         self.begin(job);
     }
 
+    /// Runs one of the call's waiting jobs on this thread. Returns false if none waits.
+    pub(crate) fn help(&self) -> bool {
+        let next = self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0.pop_front();
+        next.map(run_here).is_some()
+    }
+
     /// Runs `job` in the pool, and after it the jobs that wait. Waiting jobs of other calls may run in between.
     fn begin(&self, job: Job) {
         let jobs = self.clone();
@@ -118,6 +124,20 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn a_waiting_caller_helps() {
+        let (pool, (sender, done)) = (Threads::new(1), mpsc::channel());
+        let (jobs, held) = (Jobs::new(pool, 1), Arc::new(Mutex::new(())));
+        let hold = held.lock().unwrap();
+        let blocked = Arc::clone(&held);
+        jobs.submit(Box::new(move || drop(blocked.lock())));
+        let helper = std::thread::current().id();
+        jobs.submit(Box::new(move || sender.send(std::thread::current().id()).unwrap()));
+        assert!(jobs.help() && !jobs.help());
+        assert_eq!(done.recv().unwrap(), helper);
+        drop(hold);
+    }
 
     #[test]
     fn calls_keep_to_their_threads_and_lose_no_job() {

@@ -15,7 +15,7 @@ use cuzarr_device::{Device, NdBuffer};
 use crate::cancellation::POLL_INTERVAL;
 use crate::codec::VariableElements;
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Coverage, Touched, WritePlan, WriteRoute, memory_shape};
+use crate::plan::{Coverage, Touched, WritePlacement, WritePlan, WriteRoute, memory_shape};
 use crate::run::access::Access;
 use crate::run::context::{CallArray, Context, FAR_WRITES};
 use crate::run::options::Options;
@@ -61,6 +61,7 @@ pub(crate) struct OfArray<'a> {
     /// The array's name in errors, if the call writes to several arrays.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) plan: WritePlan,
+    pub(crate) placement: WritePlacement,
     pub(crate) value: Value,
 }
 
@@ -68,14 +69,9 @@ pub(crate) struct OfArray<'a> {
 /// call.
 ///
 /// # Errors
-/// `FallbackRefused` under `strict`; failures that keep the write from beginning.
+/// Failures that keep the write from beginning.
 pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> Result<()> {
-    let OfArray { number, access, name, plan, value } = of;
-    let device = value.device();
-    let placement = access.place_write(&*call.of(number).store, &plan, device, options);
-    if options.strict {
-        placement.refuse_fallen(access.chain())?;
-    }
+    let OfArray { number, access, name, plan, placement, value } = of;
     let spacing = plan.spacing(&memory_shape(&plan.selection)?)?;
     let writing = Arc::new(Writing {
         call: Arc::clone(call),
@@ -90,10 +86,11 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
         submitted: AtomicUsize::new(0),
         lost: Arc::default(),
     });
+    let device = placement.device();
     let feeder = match (value, placement.route) {
         (Value::Variable(value), _) => Feeder::Variable(value),
         (Value::Elements(value), WriteRoute::Device(placement)) => {
-            Feeder::Device(Box::new(DeviceSource::new(&writing, value, *placement)?))
+            Feeder::Device(Box::new(DeviceSource::new(&writing, value, device, *placement)?))
         }
         (Value::Elements(value), _) if value.device() == Device::Cpu => Feeder::Host(value.reader()?),
         (Value::Elements(value), _) => Feeder::Host(value.to_device(Device::Cpu)?.reader()?),

@@ -1,22 +1,24 @@
-//! Writes elements that lie in device memory. Each chunk takes the route that its placement names (`crate::plan`). All
+//! Writes elements that lie in device memory, or that a device encodes. Each chunk takes the route that its placement names (`crate::plan`). All
 //! routes share the slabs in which bytes cross the bus (`crate::run::write::downloads`).
 
 use std::sync::Arc;
 
-use cuzarr_device::{NdBuffer, Stream};
+use cuzarr_device::{Device, NdBuffer, Stream};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{ChunkRoute, Coverage, DeviceWrite};
 use crate::run::schedule::budget::{Cost, Held};
 use crate::run::write::downloads::{Downloads, Outgoing, What};
+use crate::run::write::elements::Elements;
 use crate::run::write::route::gather::Gather;
+use crate::run::write::route::host::submit;
 use crate::run::write::route::kernels::Kernels;
 use crate::run::write::route::resident::Resident;
-use crate::run::write::writing::{Leaf, Writing};
+use crate::run::write::writing::{Leaf, LeafValue, Writing};
 
-/// Brings the elements of a write from device memory to the store, each chunk on its route.
+/// Brings the elements of a write from or through device memory to the store, each chunk on its route.
 pub(crate) struct DeviceSource {
-    value: NdBuffer,
+    elements: Elements,
     placement: DeviceWrite,
     stream: Stream,
     down: Downloads,
@@ -29,12 +31,19 @@ pub(crate) struct DeviceSource {
 }
 
 impl DeviceSource {
-    pub(crate) fn new(writing: &Writing, value: NdBuffer, placement: DeviceWrite) -> Result<DeviceSource> {
-        let (call, device, program) = (&writing.call, value.device(), writing.plan.source.layout().program()?);
+    /// Prepares a write whose chunks go through `device`. The elements are in its memory or on the host.
+    pub(crate) fn new(
+        writing: &Writing,
+        value: NdBuffer,
+        device: Device,
+        placement: DeviceWrite,
+    ) -> Result<DeviceSource> {
+        let (call, program) = (&writing.call, writing.plan.source.layout().program()?);
+        let (dtype, elements) = (value.dtype(), Elements::new(writing, value, device)?);
         let slabs = |count: usize| (placement.slab_bytes as u64).saturating_mul(count as u64);
         let cost = Cost {
             host: 0,
-            pinned: slabs(placement.slabs),
+            pinned: slabs(placement.slabs) + elements.pinned_bytes(),
             device: slabs(placement.downloads + 1) + placement.device_bytes,
         };
         let held = call.memory.take(cost, call.limit_bytes, &call.cancellation)?;
@@ -45,10 +54,10 @@ impl DeviceSource {
         Ok(DeviceSource {
             kernels,
             stream: call.streams.take(device)?,
-            down: Downloads::new(writing, &placement, device, extents, value.dtype())?,
+            down: Downloads::new(writing, &placement, device, extents, dtype)?,
             gather: Gather::new(program, &placement, &part_shape),
             resident: Resident::new(program, placement.slab_bytes),
-            value,
+            elements,
             placement,
             _held: held,
         })
@@ -57,10 +66,15 @@ impl DeviceSource {
     /// Adds a chunk to its route: to be encoded by kernels or by the host, or to be passed to a store on the device.
     pub(crate) fn add(&mut self, writing: &Arc<Writing>, leaf: Leaf) -> Result<()> {
         let route = self.placement.route(&leaf.chunk.layout, leaf.chunk.coverage, leaf.place.is_object());
-        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
-        let mut outgoing = Outgoing { writing, value, stream, down };
+        let (elements, stream, down) = (&self.elements, &self.stream, &mut self.down);
+        if let (ChunkRoute::Packed | ChunkRoute::Elements, Some(value)) = (route, elements.on_host()) {
+            let (start, extent) = writing.plan.region(&leaf.chunk);
+            submit(writing, leaf, LeafValue::Elements(value.region(&start, &extent)?));
+            return Ok(());
+        }
+        let mut outgoing = Outgoing { writing, elements, stream, down };
         match (route, &mut self.kernels) {
-            (ChunkRoute::Resident, _) => self.resident.add(writing, value, stream, leaf),
+            (ChunkRoute::Resident, _) => self.resident.add(writing, elements, stream, leaf),
             (ChunkRoute::Kernels, Some(kernels)) => kernels.add(&mut outgoing, leaf),
             (ChunkRoute::Merge, Some(kernels)) => kernels.merge(&mut outgoing, leaf),
             (ChunkRoute::Packed, _) => self.gather.add(&mut outgoing, leaf, What::Packed),
@@ -75,8 +89,8 @@ impl DeviceSource {
     /// store.
     pub(crate) fn flush(&mut self, writing: &Arc<Writing>) -> Result<()> {
         self.resident.flush(&self.stream)?;
-        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
-        let mut outgoing = Outgoing { writing, value, stream, down };
+        let (elements, stream, down) = (&self.elements, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, elements, stream, down };
         if let Some(kernels) = &mut self.kernels {
             kernels.flush(&mut outgoing)?;
         }
@@ -91,8 +105,8 @@ impl DeviceSource {
             self.down.hand_over(writing)?;
             return Ok(true);
         }
-        let (value, stream, down) = (&self.value, &self.stream, &mut self.down);
-        let mut outgoing = Outgoing { writing, value, stream, down };
+        let (elements, stream, down) = (&self.elements, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, elements, stream, down };
         if let Some(kernels) = &mut self.kernels
             && kernels.advance(&mut outgoing)?
         {

@@ -12,6 +12,7 @@ use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order, Stream};
 use crate::error::Result;
 use crate::plan::DeviceWrite;
 use crate::run::report::Stage;
+use crate::run::write::elements::Elements;
 use crate::run::write::parts::{Parts, PartsOf};
 use crate::run::write::route::encode::FrameAt;
 use crate::run::write::route::host::submit;
@@ -21,7 +22,7 @@ use crate::run::write::writing::{LeafValue, Writing};
 /// host.
 pub(crate) struct Outgoing<'a> {
     pub(crate) writing: &'a Arc<Writing>,
-    pub(crate) value: &'a NdBuffer,
+    pub(crate) elements: &'a Elements,
     /// The stream on which kernels gather the elements of chunks.
     pub(crate) stream: &'a Stream,
     pub(crate) down: &'a mut Downloads,

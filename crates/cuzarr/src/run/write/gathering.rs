@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cuzarr_device::internal::transfer::gather_on;
-use cuzarr_device::{Buffer, NdBuffer, Stream, Tail, Transfer, TransferBox};
+use cuzarr_device::{Buffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::error::Result;
 use crate::plan::padded;
+use crate::run::write::elements::Staged;
 use crate::run::write::writing::{Leaf, Writing};
 
 /// Where a gather kernel puts the elements that it takes from the caller's memory.
@@ -48,7 +49,7 @@ impl Gathering {
     }
 
     /// Describes for a kernel how it gathers the elements of these chunks. Chunks of one layout share a transfer.
-    pub(crate) fn transfers(&self, writing: &Writing, leaves: &[Leaf]) -> Result<Vec<Transfer>> {
+    fn transfers(&self, writing: &Writing, leaves: &[Leaf], staged: &Staged) -> Result<Vec<Transfer>> {
         let mut transfers: Vec<Transfer> = Vec::new();
         let mut numbers = HashMap::new();
         for (place, leaf) in leaves.iter().enumerate() {
@@ -62,7 +63,7 @@ impl Gathering {
                 transfers.push(Transfer { tail: self.tail.clone(), packed_strides, lists, boxes: Vec::new() });
                 transfers.len() - 1
             });
-            let (start, extent) = writing.plan.region(&leaf.chunk);
+            let (start, extent) = staged.region(writing, place, leaf);
             transfers[number].boxes.push(TransferBox {
                 packed_offset_bytes: place * self.padded_bytes,
                 packed_size_bytes: self.bytes_of(leaf)?,
@@ -77,16 +78,16 @@ impl Gathering {
         Ok(transfers)
     }
 
-    /// Enqueues on `stream` a kernel that gathers the elements of these chunks from `value` into `packed`.
+    /// Enqueues on `stream` a kernel that gathers the elements of these chunks from `staged` into `packed`.
     pub(crate) fn gather(
         &self,
         writing: &Writing,
         leaves: &[Leaf],
-        value: &NdBuffer,
+        staged: &Staged,
         packed: &Buffer,
         stream: &Stream,
     ) -> Result<()> {
-        let transfers = self.transfers(writing, leaves)?;
-        transfers.iter().try_for_each(|transfer| Ok(gather_on(value, transfer, packed, stream)?))
+        let transfers = self.transfers(writing, leaves, staged)?;
+        transfers.iter().try_for_each(|transfer| Ok(gather_on(&staged.value, transfer, packed, stream)?))
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod coordinator;
 pub(crate) mod device;
 mod downloads;
+mod elements;
 pub(crate) mod flow;
 pub(crate) mod gathering;
 pub(crate) mod object;

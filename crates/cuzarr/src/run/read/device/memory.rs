@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cuzarr_device::internal::Slab;
 
-use super::{DeviceDestination, DeviceFlight, GroupState, InDecoding, Scratch};
+use super::{DeviceDestination, DeviceFlight, GroupState, InDecoding, Outs, Placing, Scratch};
 use crate::codec::native::Native;
 use crate::error::Result;
 use crate::plan::{PLAIN_COPIES, Route};
@@ -19,35 +19,67 @@ use crate::run::read::cached::Unchecked;
 use crate::run::schedule::budget::{Cost, Held};
 
 impl DeviceDestination {
-    /// Frees the memory of batches whose elements have arrived in the results. With `wait`, it waits for at least one
-    /// batch.
+    /// Frees the memory of batches whose elements have arrived in the results. Passes batches for the host that are
+    /// decoded to the threads. With `wait`, it waits until at least one batch is free or passed on.
     pub(super) fn collect(&mut self, wait: bool) -> Result<()> {
         let mut wait = wait;
-        while let Some(placing) = self.decoding.front() {
+        for at in 0..self.decoding.len() {
+            let Placing::Decoding(decoded, ..) = &self.decoding[at].placing else { continue };
             if std::mem::take(&mut wait) {
-                placing.done.synchronize()?;
-            } else if !placing.done.is_done()? {
+                decoded.synchronize()?;
+            } else if !decoded.is_done()? {
                 break;
             }
-            if let Some(placing) = self.decoding.pop_front() {
-                self.check(placing)?;
+            self.bring_to_host(at)?;
+        }
+        while let Some(batch) = self.decoding.front() {
+            let waits = std::mem::take(&mut wait);
+            let is_done = match &batch.placing {
+                Placing::OnDevice(done) if waits => done.synchronize().map(|()| true)?,
+                Placing::OnDevice(done) => done.is_done()?,
+                Placing::Decoding(..) => false,
+                Placing::OnHost(placed) => {
+                    if waits {
+                        self.call.help_until(placed);
+                    }
+                    placed.is_done()
+                }
+            };
+            if !is_done {
+                break;
+            }
+            if let Some(batch) = self.decoding.pop_front() {
+                self.check(batch)?;
             }
         }
         Ok(())
     }
 
+    /// Passes the decoded chunks of the batch number `at` to threads, which bring them to results on the host.
+    fn bring_to_host(&mut self, at: usize) -> Result<()> {
+        let (Outs::Host(outs), Some(batch)) = (&mut self.outs, self.decoding.get_mut(at)) else { return Ok(()) };
+        if let Placing::Decoding(_, packed, fills) = &mut batch.placing {
+            let (packed, fills) = (std::mem::take(packed), std::mem::take(fills));
+            batch.placing = Placing::OnHost(outs.place(&self.results, packed, fills)?);
+        }
+        Ok(())
+    }
+
     /// Checks whether the kernels, which have ended, could decode all frames of a batch, and reports damaged frames.
-    pub(super) fn check(&mut self, placing: InDecoding) -> Result<()> {
-        if let Some(Scratch { reserved, is_spare: true }) = placing.scratch {
+    pub(super) fn check(&mut self, batch: InDecoding) -> Result<()> {
+        if let Placing::OnHost(placed) = &batch.placing {
+            self.call.help_until(placed);
+        }
+        if let Some(Scratch { reserved, is_spare: true }) = batch.scratch {
             self.spare = Some(reserved);
         }
-        let again = placing.flight.route.check()?;
+        let again = batch.flight.route.check()?;
         if !again.is_empty() {
             return self.put(again, BTreeMap::new());
         }
         if let Some(cache) = self.call.cache.get().filter(|_| !self.call.is_cancelled()) {
             let keep = |Unchecked { unit, content, memory }| cache.keep(&unit, content, memory);
-            placing.keep.into_iter().for_each(keep);
+            batch.keep.into_iter().for_each(keep);
         }
         Ok(())
     }
@@ -56,7 +88,7 @@ impl DeviceDestination {
     /// yet. Returns `None` if there is no memory now.
     pub(super) fn reserve(&mut self, cost: Cost, scratch_bytes: u64, alone: bool) -> Result<Option<Held>> {
         let call = Arc::clone(&self.call);
-        let is_lent = |placing: &InDecoding| placing.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
+        let is_lent = |batch: &InDecoding| batch.scratch.as_ref().is_some_and(|scratch| scratch.is_spare);
         let with = |spare: u64| Cost { device: cost.device.saturating_add(spare), ..cost };
         loop {
             self.collect(false)?;
@@ -101,7 +133,20 @@ impl DeviceDestination {
             _ => (0, false),
         };
         let stored_as_is = is_kernels || target.stored_is_packed;
-        Cost { host: if stored_as_is { 0 } else { packed }, pinned: slab, device: slab.saturating_add(decoding) }
+        Cost {
+            host: if stored_as_is { 0 } else { packed },
+            pinned: slab.saturating_add(self.pieces_bytes(group, packed_bytes)),
+            device: slab.saturating_add(decoding),
+        }
+    }
+
+    /// Size of the pinned memory in which decoded chunks of a batch come back to results on the host; 0 for results on
+    /// the device.
+    pub(super) fn pieces_bytes(&self, group: usize, packed_bytes: usize) -> u64 {
+        match &self.outs {
+            Outs::Host(outs) => outs.pinned_bytes(packed_bytes, self.groups[group].target.chunk_bytes) as u64,
+            _ => 0,
+        }
     }
 
     /// Reserves memory for a batch, and takes a slab of pinned host memory, which the batch's bytes pass through.

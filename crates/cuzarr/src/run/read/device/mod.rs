@@ -1,8 +1,10 @@
 //! Reads into device memory: starts batches while there is memory, and moves decoded elements to the results. All cores
 //! decode chunks into slabs of pinned memory. A full slab crosses the bus in one copy, and one launch moves its
 //! elements to their places. While one slab is filled, the one before crosses the bus, and the one before that is
-//! scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`).
+//! scattered. Where the device has kernels for the codec, chunks cross the bus encoded (`route/kernels.rs`). Results may
+//! also be in host memory: then decoded chunks come back (`host.rs`).
 
+mod host;
 mod memory;
 pub(crate) mod target;
 
@@ -14,6 +16,7 @@ use cuzarr_device::internal::transfer::{Scatter, fill_boxes_on, scatter_all_on};
 use cuzarr_device::internal::{Slab, SlabRing, pool};
 use cuzarr_device::{Buffer, Device, Event, NdBuffer, Stream, Tail, Transfer};
 
+use self::host::HostOuts;
 use self::target::Target;
 use crate::codec::batch::ScratchLimit;
 use crate::error::{Error, Result};
@@ -32,6 +35,7 @@ use crate::run::read::route::kernels::{self, KernelsBatch, Slabs};
 use crate::run::read::route::resident::ResidentBatch;
 use crate::run::report::Stage;
 use crate::run::schedule::budget::{Cost, Reserved};
+use crate::run::schedule::countdown::Countdown;
 use crate::run::schedule::streams::Decoders;
 
 /// A batch that needs more scratch memory than expected may use the memory limit divided by this.
@@ -77,9 +81,11 @@ pub(crate) struct DeviceDestination {
     spare: Option<Reserved>,
 }
 
-/// The memory of the results: whole results, or regions of one array that are completed in order.
+/// The memory of the results: whole results on the device or on the host, or regions of one array that are completed in
+/// order.
 pub(crate) enum Outs {
     Whole(Vec<NdBuffer>),
+    Host(HostOuts),
     InTurn(Box<InTurn>),
 }
 
@@ -142,9 +148,20 @@ struct DeviceResult {
     fill: Vec<u8>,
 }
 
-/// A batch whose elements kernels are moving to the results. They are there after the event `done`.
+/// How far the elements of a batch have come on their way from the decoder to the results.
+enum Placing {
+    /// Kernels move the elements to results on the device. They are there after the event.
+    OnDevice(Event),
+    /// Kernels decode the chunks, which will go to results on the host; they are decoded after the event. The boxes
+    /// without a chunk will be filled.
+    Decoding(Event, Vec<Packed>, BTreeMap<usize, Vec<Extent>>),
+    /// Threads bring the decoded chunks to results on the host.
+    OnHost(Countdown),
+}
+
+/// A batch that kernels decode, or whose elements are being moved to the results.
 struct InDecoding {
-    done: Event,
+    placing: Placing,
     flight: Arc<DeviceFlight>,
     scratch: Option<Scratch>,
     /// Copies of decoded chunks that go to the chunk cache when the frames are checked.
@@ -183,6 +200,13 @@ impl DeviceDestination {
             let (target, natives) = (Arc::new(target), natives(&layout, &route));
             let batch_bytes = usize::try_from(batch_bytes).unwrap_or(limit_bytes);
             Ok(GroupState { target, route, natives, batch_bytes })
+        };
+        let outs = match outs {
+            Outs::Whole(outs) if device != Device::Cpu && outs.iter().any(|out| out.device() == Device::Cpu) => {
+                let spacings = results.iter().map(|(_, spacing)| spacing);
+                Outs::Host(HostOuts::new(call, &outs, spacings, device)?)
+            }
+            outs => outs,
         };
         let result = |(access, spacing): &(&Access, Spacing)| -> Result<DeviceResult> {
             let (tail, fill) = (access.program()?.tail().clone(), access.fill().to_vec());
@@ -239,7 +263,8 @@ impl DeviceDestination {
         let (slabs, held) = if packed_bytes.max(slab_bytes) == 0 {
             (None, self.call.memory.take(Cost::default(), limit_bytes, &self.call.cancellation)?)
         } else if in_series {
-            let cost = Cost { pinned: series_bytes as u64, ..cost };
+            let pinned = series_bytes as u64 + self.pieces_bytes(batch.group, packed_bytes);
+            let cost = Cost { pinned, ..cost };
             let Some(held) = self.reserve(cost, scratch_bytes, alone)? else { return Ok(None) };
             let arena = pool::allocate(slab_bytes, &self.copies)?;
             (Some(Slabs::Series(self.ring.series(&arena, &self.copies), arena)), held)
@@ -285,7 +310,11 @@ impl DeviceDestination {
     fn by_lending(&mut self, resident: &Resident, batch: &Batch, alone: bool) -> Result<Option<ResidentBatch>> {
         let target = Arc::clone(&self.groups[batch.group].target);
         let packed_bytes = SlabPlan::new(batch, target.stored_is_packed).total_bytes;
-        let cost = Cost { device: resident.device_bytes(packed_bytes, batch.units.len()), ..Cost::default() };
+        let cost = Cost {
+            pinned: self.pieces_bytes(batch.group, packed_bytes),
+            device: resident.device_bytes(packed_bytes, batch.units.len()),
+            ..Cost::default()
+        };
         let Some(held) = self.reserve(cost, 0, alone)? else { return Ok(None) };
         let kernels = match self.groups[batch.group].natives.clone() {
             Some(natives) => Some((natives, self.decoders.next()?)),
@@ -308,9 +337,9 @@ impl DeviceDestination {
             return Ok(());
         }
         let scratch = self.scratch(&flight)?;
-        let done = self.kernels.record()?;
+        let placing = Placing::OnDevice(self.kernels.record()?);
         // Added before anything can fail, because the frames must be checked in any case.
-        self.decoding.push_back(InDecoding { done, flight: Arc::clone(&flight), scratch, keep: Vec::new() });
+        self.decoding.push_back(InDecoding { placing, flight: Arc::clone(&flight), scratch, keep: Vec::new() });
         let mut packed = flight.route.decode(&flight.batch, &self.copies, &self.kernels)?;
         let keep = self.copies_for_cache(&mut packed)?;
         packed.extend(target::kept(flight.batch.kept.iter().filter_map(|(unit, chunk)| {
@@ -319,10 +348,16 @@ impl DeviceDestination {
                 _ => None,
             }
         })));
-        self.put(packed, boxes_without_chunk(&flight))?;
-        let done = self.kernels.record()?;
-        if let Some(placing) = self.decoding.back_mut() {
-            (placing.done, placing.keep) = (done, keep);
+        let fills = boxes_without_chunk(&flight);
+        let placing = match self.outs {
+            Outs::Host(_) => Placing::Decoding(self.kernels.record()?, packed, fills),
+            _ => {
+                self.put(packed, fills)?;
+                Placing::OnDevice(self.kernels.record()?)
+            }
+        };
+        if let Some(last) = self.decoding.back_mut() {
+            (last.placing, last.keep) = (placing, keep);
         }
         Ok(())
     }
@@ -347,6 +382,11 @@ impl DeviceDestination {
 
     /// Moves the elements of decoded chunks to the results, and fills boxes that have no chunk with the fill value.
     fn put(&mut self, packed: Vec<Packed>, fills: BTreeMap<usize, Vec<Extent>>) -> Result<()> {
+        if let Outs::Host(outs) = &mut self.outs {
+            let placed = outs.place(&self.results, packed, fills)?;
+            self.call.help_until(&placed);
+            return Ok(());
+        }
         if let Outs::Whole(outs) = &self.outs {
             self.scatter(packed, outs)?;
             return fills.into_iter().try_for_each(|(out, fills)| self.fill(&fills, out, &outs[out]));
@@ -482,7 +522,7 @@ impl Destination for DeviceDestination {
 
     fn close(&mut self, flight: Arc<DeviceFlight>, number: usize) -> Result<()> {
         self.collect(false)?;
-        if let Outs::Whole(_) = self.outs {
+        if let Outs::Whole(_) | Outs::Host(_) = self.outs {
             return self.close_now(flight);
         }
         self.early.insert(number, flight);
@@ -518,8 +558,8 @@ impl Destination for DeviceDestination {
         }
         let decoded = self.decoders.synchronize();
         let placed = self.kernels.synchronize();
-        let placing = std::mem::take(&mut self.decoding);
-        let checked: Vec<Result<()>> = placing.into_iter().map(|placing| self.check(placing)).collect();
+        let unchecked = std::mem::take(&mut self.decoding);
+        let checked: Vec<Result<()>> = unchecked.into_iter().map(|batch| self.check(batch)).collect();
         self.spare = None;
         // Elements that the host had to decode are placed only now.
         let placed_again = self.kernels.synchronize();
@@ -532,6 +572,9 @@ impl Destination for DeviceDestination {
         let streams = &self.call.streams;
         [&self.copies, &self.kernels].into_iter().for_each(|stream| streams.give_back(stream));
         self.decoders.give_back();
+        if let Outs::Host(outs) = &self.outs {
+            outs.give_back()?;
+        }
         self.call.counters.settle()
     }
 }

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::plan::{ChunkLayout, Coverage, DeviceEncoding, old_bound_bytes};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
+use crate::run::write::elements::Elements;
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::StoredBytes;
 use crate::run::write::route::merge::{Changed, Decoding, Old, OldChunks, Packed, Undecoded, unpack};
@@ -133,12 +134,13 @@ impl Kind {
     fn begin(
         &mut self,
         writing: &Arc<Writing>,
-        value: &NdBuffer,
+        elements: &Elements,
         slabs: &SlabRing,
         kind: usize,
         stream: Stream,
     ) -> Result<Running> {
         let (leaves, olds) = (std::mem::take(&mut self.packed.leaves), std::mem::take(&mut self.olds));
+        let staged = elements.stage(writing, &leaves, &stream)?;
         let (stride, counters) = (self.packed.padded_bytes, &writing.call.counters);
         let mut kept = Vec::new();
         let mut filled = Vec::new();
@@ -150,7 +152,7 @@ impl Kind {
             }
         }
         if self.blank.is_none() && !filled.is_empty() {
-            self.blank = Some(self.packed_blank(writing, value.device())?);
+            self.blank = Some(self.packed_blank(writing, staged.value.device())?);
         }
         let fill = |gathering: &Gathering, blank: Option<&Buffer>| -> Result<Buffer> {
             let stride = gathering.padded_bytes;
@@ -163,7 +165,7 @@ impl Kind {
         };
         let gather = |gathering: &Gathering, chunks: &Buffer| {
             let size_bytes = leaves.iter().map(|leaf| gathering.bytes_of(leaf)).sum::<Result<usize>>()? as u64;
-            let gather = || gathering.gather(writing, &leaves, value, chunks, &stream);
+            let gather = || gathering.gather(writing, &leaves, &staged, chunks, &stream);
             counters.time_on(Stage::Gather, size_bytes, &stream, gather)
         };
         let chunks = fill(&self.packed, self.blank.as_ref())?;
@@ -282,14 +284,14 @@ impl Encoders {
     pub(crate) fn begin(
         &mut self,
         writing: &Arc<Writing>,
-        value: &NdBuffer,
+        elements: &Elements,
         slabs: &SlabRing,
         kind: usize,
     ) -> Result<()> {
         let stream = if self.streams.len() < self.batches { None } else { self.streams.pop_front() };
         let stream = stream.map_or_else(|| writing.call.streams.take(self.device), Ok)?;
         self.streams.push_back(stream.clone());
-        let running = self.kinds[kind].begin(writing, value, slabs, kind, stream)?;
+        let running = self.kinds[kind].begin(writing, elements, slabs, kind, stream)?;
         self.running.push_back(running);
         Ok(())
     }

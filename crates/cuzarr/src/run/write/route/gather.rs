@@ -56,7 +56,7 @@ impl Gather {
 
     /// Enqueues a kernel that gathers the waiting chunks of the form `what`, and the copy of their bytes to the host.
     fn send(&mut self, outgoing: &mut Outgoing<'_>, what: What) -> Result<()> {
-        let Outgoing { writing, value, stream, down } = outgoing;
+        let Outgoing { writing, elements, stream, down } = outgoing;
         // Memory is reserved for only one arena of large chunks.
         down.make_room(writing)?;
         let is_large = what == What::Packed && self.in_parts;
@@ -72,7 +72,8 @@ impl Gather {
             // Cleared, because no element owns the bits behind the last one.
             stream.memset(&arena, 0)?;
         }
-        let gather = || gathering.gather(writing, &leaves, value, &arena, stream);
+        let staged = elements.stage(writing, &leaves, stream)?;
+        let gather = || gathering.gather(writing, &leaves, &staged, &arena, stream);
         writing.call.counters.time_on(Stage::Gather, total_bytes as u64, stream, gather)?;
         down.copies.wait(&stream.record()?)?;
         let leaves = leaves.into_iter().enumerate().map(|(number, leaf)| {

@@ -74,7 +74,7 @@ impl Kernels {
         while self.encoders.is_full() {
             self.take_frames(outgoing)?;
         }
-        self.encoders.begin(outgoing.writing, outgoing.value, &outgoing.down.ring, kind)
+        self.encoders.begin(outgoing.writing, outgoing.elements, &outgoing.down.ring, kind)
     }
 
     /// Waits until kernels have encoded the oldest batch, and brings its frames to the host or to the store. Returns

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cuzarr_device::{Buffer, NdBuffer, Stream};
+use cuzarr_device::{Buffer, Stream};
 
 use crate::codec::{Location, Program, seal};
 use crate::error::Result;
 use crate::plan::Coverage;
 use crate::run::report::Stage;
+use crate::run::write::elements::Elements;
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::FrameAt;
@@ -37,8 +38,16 @@ impl Resident {
     }
 
     /// Gathers the elements of a chunk into new device memory, which the store will keep.
-    pub(crate) fn add(&mut self, writing: &Arc<Writing>, value: &NdBuffer, kernels: &Stream, leaf: Leaf) -> Result<()> {
-        let (start, extent) = writing.plan.region(&leaf.chunk);
+    pub(crate) fn add(
+        &mut self,
+        writing: &Arc<Writing>,
+        elements: &Elements,
+        kernels: &Stream,
+        leaf: Leaf,
+    ) -> Result<()> {
+        let staged = elements.stage(writing, std::slice::from_ref(&leaf), kernels)?;
+        let value = &staged.value;
+        let (start, extent) = staged.region(writing, 0, &leaf);
         let part = value.region(&start, &extent, &vec![1; extent.len()])?;
         if !writing.write_empty && part.holds_only(&writing.fill)? {
             return at_chunk(leaf.place.deliver_buffer(None), &leaf.chunk.name);
@@ -54,7 +63,7 @@ impl Resident {
             }
             kernels.d2d(&self.blanks[shape], &chunk)?;
         }
-        let gather = || self.chunks.gather(writing, std::slice::from_ref(&leaf), value, &chunk, kernels);
+        let gather = || self.chunks.gather(writing, std::slice::from_ref(&leaf), &staged, &chunk, kernels);
         writing.call.counters.time(Stage::Gather, size_bytes as u64, gather)?;
         self.gathered.push((leaf, chunk));
         if self.gathered.len() < GATHERED { Ok(()) } else { self.flush(kernels) }
