@@ -68,10 +68,11 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
     return _core.ChunkStore.python(_getters(batch, chunks, _get_loop(), on_device))
 
 
-def ready_source(store: Any) -> _core.ChunkStore | None:
+def ready_source(store: Any, *, here: bool = False) -> _core.ChunkStore | None:
     """Makes the store object by which the Rust engine accesses the chunks in an open store of zarr-python. ``None`` if the store is not
-    open, or zarr-python's code must read it."""
-    if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
+    open, or zarr-python's code must read it. A store in memory is read ``here`` only: on the calling thread, not beside it."""
+    known = (LocalStore, MemoryStore) if here else (LocalStore,)
+    if not getattr(store, "_is_open", False) or (type(store) not in known and _own(store) is None):
         return None
     return _known(store, writing=False)
 
