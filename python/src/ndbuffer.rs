@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::internal::pool;
-use cuzarr_device::{Device, ElementRange, Layout, NdBuffer, Order, Scan, dlpack, nonzero_indices};
+use cuzarr_device::{Buffer, Device, ElementRange, Layout, NdBuffer, Order, Scan, dlpack, nonzero_indices};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -25,6 +25,12 @@ pub struct PyNdBuffer {
 
 fn parse_order(name: &str) -> Order {
     if name == "F" { Order::F } else { Order::C }
+}
+
+/// The bytes of an array's packed elements, as a buffer.
+pub fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
+    let start = array.layout().offset_bytes();
+    Ok(array.buffer().slice(start..start + array.size_bytes())?)
 }
 
 impl PyNdBuffer {

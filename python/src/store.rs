@@ -11,14 +11,13 @@ use cuzarr::internal::run::Engine;
 use cuzarr::internal::store::{has_zip_name, is_zip};
 use cuzarr::store::{
     ByteRange, Capabilities, Condition, Durability, Gds, GdsStore, GpuMemoryStore, Identity, Key, Listing,
-    LocalOptions, LocalStore, Lock, MemoryStore, Payload, Prefixed, ReadOutcome, ReadRequest, ReadSink, Registry,
-    Split, Stat, Store, StoreExt, Unfinished, Url, Version, Workers, ZipArchive, ZipMode, ZipOptions, no_parts,
+    LocalOptions, LocalStore, Lock, MemoryStore, Payload, Prefixed, ReadRequest, ReadSink, Registry, Split, Stat,
+    Store, StoreExt, Unfinished, Url, Workers, ZipArchive, ZipMode, ZipOptions, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
 use cuzarr_remote::reference::{self, ArrayReferences, Columns, ReferenceTable};
 use cuzarr_remote::{CredentialSource, Credentials, StorageOptions};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -27,8 +26,8 @@ use crate::error::{IntoPython, PyResult, from_python};
 use crate::identity::Place;
 use crate::interrupt::{self, looking};
 use crate::names::parse_device;
-use crate::ndbuffer::PyNdBuffer;
-use crate::replies::{Pending, PyChunkReply, bounds};
+use crate::ndbuffer::{PyNdBuffer, elements};
+use crate::replies::Pending;
 
 /// A Zarr store that the Rust library implements, as an object for Python.
 #[pyclass(name = "Store", module = "cuzarr._core", frozen)]
@@ -159,30 +158,16 @@ impl PyStore {
     fn python(py: Python<'_>, adapter: Py<PyAny>) -> PyResult<Self> {
         let name: String = adapter.call_method0(py, "describe")?.extract(py)?;
         let place = Place::new(adapter.call_method0(py, "identity")?.bind(py))?;
-        let requests_at_once = adapter.getattr(py, "requests_at_once")?.extract::<usize>(py)?.max(1);
-        let is_asynchronous = adapter.getattr(py, "is_asynchronous")?.extract(py)?;
-        let has_sizes = adapter.getattr(py, "has_sizes")?.extract(py)?;
-        let has_versions = adapter.getattr(py, "has_versions")?.extract(py)?;
         let capabilities = Capabilities {
             deletes: adapter.getattr(py, "supports_deletes")?.extract(py)?,
             transactional: adapter.getattr(py, "is_transactional")?.extract(py)?,
             // A store that fetches many values at once is probably remote.
-            far: requests_at_once > 1,
+            far: adapter.getattr(py, "is_asynchronous")?.extract(py)?,
             ..Capabilities::default()
         };
         let device = adapter.getattr(py, "device")?.extract::<Option<String>>(py)?;
         let device = device.as_deref().map(parse_device).transpose()?;
-        let store = PythonStore {
-            adapter,
-            name,
-            requests_at_once,
-            is_asynchronous,
-            capabilities,
-            place,
-            has_sizes,
-            has_versions,
-            device,
-        };
+        let store = PythonStore { adapter, name, capabilities, place, device };
         Ok(PyStore { inner: Arc::new(store) })
     }
 
@@ -442,47 +427,10 @@ impl CredentialSource for PythonCredentials {
     }
 }
 
-/// The bytes of an array's packed elements, as a buffer.
-fn elements(array: &NdBuffer) -> cuzarr::Result<Buffer> {
-    let start = array.layout().offset_bytes();
-    Ok(array.buffer().slice(start..start + array.size_bytes())?)
-}
-
 /// Makes a one-dimensional byte array over a buffer.
 fn flat(buffer: Buffer) -> cuzarr::Result<PyNdBuffer> {
     let layout = Layout::contiguous(&[buffer.size_bytes()], 1, Order::C)?;
     Ok(PyNdBuffer { inner: NdBuffer::from_parts(buffer, DType::UINT8, layout)? })
-}
-
-/// The value of a key, as an adapter returns it: on the host, or on a device.
-enum Value {
-    Host(Vec<u8>),
-    OnDevice(Buffer),
-}
-
-impl Value {
-    /// Converts what an adapter returns for a key: bytes, or an array of bytes on a device; `None` if the key does not
-    /// exist.
-    fn extract(value: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-        match value.cast::<PyNdBuffer>() {
-            Ok(array) => Ok(Some(Value::OnDevice(elements(&array.get().inner).py()?))),
-            Err(_) => Ok(value.extract::<Option<Vec<u8>>>()?.map(Value::Host)),
-        }
-    }
-
-    fn size_bytes(&self) -> u64 {
-        match self {
-            Value::Host(bytes) => bytes.len() as u64,
-            Value::OnDevice(buffer) => buffer.size_bytes() as u64,
-        }
-    }
-
-    fn to_device(&self, device: Device) -> cuzarr::Result<Buffer> {
-        Ok(match self {
-            Value::Host(bytes) => Buffer::from_bytes(device, bytes)?,
-            Value::OnDevice(buffer) => buffer.to_device(device)?,
-        })
-    }
 }
 
 fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
@@ -502,18 +450,8 @@ fn range(start: Option<i64>, stop: Option<u64>) -> ByteRange {
 struct PythonStore {
     adapter: Py<PyAny>,
     name: String,
-    /// Number of values that one call of the store's Python code requests. More than one if the store fetches values in
-    /// parallel.
-    requests_at_once: usize,
-    /// Whether the Python code accepts requests and delivers their values later.
-    is_asynchronous: bool,
     capabilities: Capabilities,
     place: Place,
-    /// Whether the Python store has large values, and tells the size of a value cheaply. Then memory is reserved before
-    /// a value is requested.
-    has_sizes: bool,
-    /// Whether the store returns a value's version together with a part of the value.
-    has_versions: bool,
     /// The device whose memory holds the store's values; `None` if that is host memory.
     device: Option<Device>,
 }
@@ -530,118 +468,6 @@ impl PythonStore {
             })
         })
     }
-
-    /// Requests all values of a batch from the Python code, and returns without waiting for the values.
-    fn start(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: Option<Arc<dyn Workers>>) {
-        let name = self.name.clone();
-        let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
-            from_python(py, ErrorKind::StoreFailed, &format!("store '{name}': get '{}'", request.key), exception)
-        };
-        let pending = Pending::new(batch, sink, Box::new(explain));
-        let started = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>().and_then(|requests| {
-            let reply = PyChunkReply { pending: Arc::clone(&pending), workers };
-            self.call("get", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
-        });
-        if let Err(error) = started {
-            pending.end_all(|| error.clone());
-        }
-    }
-
-    /// Requests several values by one call of the Python code. Their bytes are copied from the Python objects one value
-    /// after the other.
-    fn fetch(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
-        if self.has_sizes {
-            return self.fetch_by_size(from, requests, sink);
-        }
-        let wanted = requests.iter().map(bounds).collect::<cuzarr::Result<Vec<_>>>()?;
-        let what = format!("get '{}'", requests.first().map_or("", |request| &request.key));
-        let values = self.call(&what, |_, adapter| {
-            if self.has_versions {
-                return adapter.call_method1("get_versioned", (wanted,))?.extract::<Vec<(Py<PyAny>, Option<i64>)>>();
-            }
-            let values: Vec<Py<PyAny>> = adapter.call_method1("get_many", (wanted,))?.extract()?;
-            Ok(values.into_iter().map(|value| (value, None)).collect())
-        })?;
-        if values.len() != requests.len() {
-            let message = format!("store '{}': got {} values for {} keys", self.name, values.len(), requests.len());
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
-        for (at, (request, (value, version))) in requests.iter().zip(values).enumerate() {
-            let what = format!("get '{}'", request.key);
-            // The object is dropped under the interpreter's lock. Without that lock, PyO3 would keep the object in a
-            // list with a lock of its own, which a forked child may find taken.
-            let outcome = self.call(&what, move |py, _| {
-                let value = value.into_bound(py);
-                match value.is_instance_of::<PyException>() {
-                    true => Err(PyErr::from_value(value.clone())),
-                    false => Value::extract(&value),
-                }
-            });
-            let opened = || version.map_or(Ok(()), |hash| sink.opened(from + at, Version::numbered(hash as u64)));
-            let done =
-                outcome.and_then(|value| opened().and_then(|()| self.hand_over(request, from + at, value, sink)));
-            sink.done(from + at, done);
-        }
-        Ok(())
-    }
-
-    /// Requests each value by a call of its own to the Python code. Before each, asks the store for the size and
-    /// reserves memory for it.
-    fn fetch_by_size(&self, from: usize, requests: &[ReadRequest], sink: &dyn ReadSink) -> cuzarr::Result<()> {
-        for (index, request) in requests.iter().enumerate().map(|(at, request)| (from + at, request)) {
-            let read = || {
-                let size_bytes = match request.range {
-                    ByteRange::Full => self.size_bytes(&request.key)?,
-                    _ => None,
-                };
-                let lease = size_bytes.map(|size_bytes| sink.reserve(index, size_bytes)).transpose()?;
-                let (start, stop) = bounds(request).map(|(_, start, stop)| (start, stop))?;
-                let value = self.call(&format!("get '{}'", request.key), |_, adapter| {
-                    adapter.call_method1("get", (&request.key, start, stop))?.extract::<Option<Vec<u8>>>()
-                })?;
-                match (lease, value) {
-                    (Some(mut lease), Some(value)) if size_bytes == Some(value.len() as u64) => {
-                        lease.bytes().copy_from_slice(&value);
-                        Ok(ReadOutcome::Filled(lease))
-                    }
-                    (Some(_), Some(value)) => {
-                        let message =
-                            format!("'{}' has {} bytes, which differs from its size", request.key, value.len());
-                        Err(Error::new(ErrorKind::StoreFailed, message))
-                    }
-                    (_, value) => self.hand_over(request, index, value.map(Value::Host), sink),
-                }
-            };
-            sink.done(index, read());
-        }
-        Ok(())
-    }
-
-    fn hand_over(
-        &self,
-        request: &ReadRequest,
-        index: usize,
-        value: Option<Value>,
-        sink: &dyn ReadSink,
-    ) -> cuzarr::Result<ReadOutcome> {
-        let Some(value) = value else { return Ok(ReadOutcome::Missing) };
-        let key = &request.key;
-        if let ByteRange::Span { offset, size_bytes } = request.range
-            && value.size_bytes() != size_bytes
-        {
-            let message = format!("'{key}' has {} bytes from byte {offset}, expected {size_bytes}", value.size_bytes());
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
-        if self.is_on(sink.device()) {
-            return Ok(ReadOutcome::OnDevice(value.to_device(sink.device())?.into_read_only()));
-        }
-        let mut lease = sink.reserve(index, value.size_bytes())?;
-        match value {
-            Value::Host(bytes) => lease.bytes().copy_from_slice(&bytes),
-            Value::OnDevice(buffer) => lease.bytes().copy_from_slice(&buffer.to_vec()?),
-        }
-        Ok(ReadOutcome::Filled(lease))
-    }
 }
 
 impl fmt::Debug for PythonStore {
@@ -657,18 +483,14 @@ impl fmt::Display for PythonStore {
 }
 
 impl Store for PythonStore {
-    // A store that is not asynchronous is read on the calling thread. The interpreter's lock would serialise several
-    // threads anyway, and a store that can fetch many values at once gets them as one request.
     fn read(&self, batch: Arc<[ReadRequest]>, sink: Arc<dyn ReadSink>, workers: &dyn Workers) {
-        if self.is_asynchronous {
-            return self.start(batch, sink, workers.handle());
-        }
-        for (number, requests) in batch.chunks(self.requests_at_once).enumerate() {
-            let from = number * self.requests_at_once;
-            if let Err(error) = sink.check().and_then(|()| self.fetch(from, requests, &*sink)) {
-                (0..requests.len()).for_each(|at| sink.done(from + at, Err(error.clone())));
-            }
-        }
+        let name = self.name.clone();
+        let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
+            from_python(py, ErrorKind::StoreFailed, &format!("store '{name}': get '{}'", request.key), exception)
+        };
+        Pending::new(batch, sink, self.device, workers.handle(), Box::new(explain)).request(|requests, reply| {
+            self.call("get", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
+        });
     }
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {

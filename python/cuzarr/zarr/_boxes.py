@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -46,15 +48,45 @@ def replacement(original: Any, pipeline: type) -> Any:
     async def call(
         store_path: Any, metadata: Any, codec_pipeline: Any, config: Any, chunk_grid: Any, indexer: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        box = None
+        box, is_here = None, calling_thread.take()
         if type(codec_pipeline) is pipeline and config.read_missing_chunks and not kwargs.get("fields"):
             box = Box.of(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, kwargs.get("prototype"))
         if box is None:
+            if is_here:
+                raise NeedsLoopError
             return await original(store_path, metadata, codec_pipeline, config, chunk_grid, indexer, *args, **kwargs)
+        box.is_here = is_here
         return await original(store_path, metadata, box, config, chunk_grid, _without_chunks(indexer), *args, **kwargs)
 
     call.__name__, call.__doc__ = original.__name__, original.__doc__
+    _replacements.add(call)
     return call
+
+
+_replacements: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def is_replacement(function: Any) -> bool:
+    """Whether a function was made by :func:`replacement`."""
+    return function in _replacements
+
+
+class NeedsLoopError(Exception):
+    """A coroutine that was to run on the calling thread, without an event loop, would have to wait. It has done nothing yet."""
+
+
+class _CallingThread(threading.local):
+    """Whether the coroutine that this thread begins next must run without an event loop."""
+
+    is_wanted = False
+
+    def take(self) -> bool:
+        """Returns whether it must, and forgets it."""
+        wanted, self.is_wanted = self.is_wanted, False
+        return wanted
+
+
+calling_thread = _CallingThread()
 
 
 class Box:
@@ -64,6 +96,8 @@ class Box:
     def __init__(
         self, store_path: Any, metadata: Any, pipeline: Any, spec: Any, indexer: Any, axes: list[tuple[int, int, int, bool]]
     ) -> None:
+        self.is_here = False
+        """Whether a read runs on the calling thread, without an event loop."""
         self._store_path = store_path
         self._metadata = metadata
         self._pipeline = pipeline
@@ -93,6 +127,9 @@ class Box:
 
     async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> tuple[Any, ...]:
         """Reads this box of the array into ``out``, zarr-python's buffer for the result."""
+        if self.is_here:
+            self._read_here(out)
+            return ()
         started = self.start(out)
         if started is not None:
             request, read = started
@@ -113,7 +150,29 @@ class Box:
     def start(self, out: Any) -> tuple[_core.ChunkRequest, _core.StartedRead] | None:
         """Starts to read the box into ``out`` without waiting. ``None`` if it would have to wait first, for example until the store is
         open, or if cuzarr cannot read the box."""
-        source = ready_source(self._store_path.store)
+        prepared = self._prepared(out)
+        if prepared is None:
+            return None
+        request, arguments = prepared
+        return request, request.start(*arguments)
+
+    def _read_here(self, out: Any) -> None:
+        """Reads the box into ``out`` on this thread.
+
+        Raises
+        ------
+        NeedsLoopError
+            It would have to wait first, or cuzarr cannot read the box.
+        """
+        prepared = self._prepared(out)
+        if prepared is None:
+            raise NeedsLoopError
+        request, arguments = prepared
+        request.read(*arguments)
+        count_native("read")
+
+    def _prepared(self, out: Any) -> tuple[_core.ChunkRequest, tuple[_core.Chunks, _core.ChunkStore, _core.NdBuffer, Any]] | None:
+        source = ready_source(self._store_path.store, here=self.is_here)
         if source is None:
             return None
         ours = self._ours()
@@ -124,7 +183,7 @@ class Box:
         is_known = isinstance(place, np.ndarray) or not is_host(place)
         if not (is_known and is_native(place, chunks)) or tuple(place.shape) != tuple(request.out_shape):
             return None
-        return request, request.start(chunks.core, source, wrap(place, chunks), run_options(self._spec, chunks))
+        return request, (chunks.core, source, wrap(place, chunks), run_options(self._spec, chunks))
 
     def _plan(self, plan: Callable[..., Work | None], buffer: Any) -> Work | None:
         ours = self._ours()

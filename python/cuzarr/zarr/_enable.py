@@ -88,9 +88,10 @@ def enable(*, gpu: bool = False, patch: bool = True, accelerator: str | None = N
         Also read arrays into GPU memory: with zarr-python's buffers, like ``zarr.config.enable_gpu()``, or, if CuPy is missing, with
         cuzarr's buffers, which hold ``cuzarr.DeviceArray``.
     patch
-        Change zarr-python in three ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
-        work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. Stores of
-        ``cuzarr.storage`` are accepted. Results are the same.
+        Change zarr-python in four ways. Coordinate (``vindex``) reads and writes, ``numpy.asarray(array)`` and metadata
+        work with GPU memory. Boxes are read and written without zarr-python's object for each chunk. In directories and in
+        memory, they are read on the calling thread, without zarr-python's event loop. Stores of ``cuzarr.storage`` are
+        accepted. Results are the same.
     accelerator : {"none", "auto", "cuda:0", ...}, optional
         The GPU that decodes and encodes for NumPy arrays, as in the setting ``accelerator``. By default the setting stays as it is.
 

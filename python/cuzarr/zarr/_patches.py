@@ -19,6 +19,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 
 from cuzarr._locks import ProcessLock
 from cuzarr.storage import Store
+from cuzarr.zarr import _direct
 from cuzarr.zarr._boxes import replacement
 
 
@@ -105,6 +106,7 @@ _REPAIRS = (
         _Repair(f"boxes are {done} without listing their chunks", "zarr.core.array", attribute, replacement)
         for done, attribute in (("read", "_get_selection"), ("written", "_set_selection"))
     ),
+    _Repair("boxes are read on the calling thread", "zarr.core.array", "sync", _direct.replacement),
     _Repair("stores of cuzarr.storage are taken as they are", "zarr.storage._common", "make_store", _take_our_stores),
 )
 

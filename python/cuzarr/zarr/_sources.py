@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer import cpu
 from zarr.core.common import concurrent_map
@@ -21,10 +22,9 @@ from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from cuzarr import _core
 from cuzarr._config import config
+from cuzarr.storage.adapters.asynchronous import answer_all
+from cuzarr.storage.adapters.base import Request, one_by_one, raised
 from cuzarr.zarr._chunks import Chunks
-
-Requests = list[tuple[str, int | None, int | None]]
-Reply = Callable[[int, Any], None]
 
 
 @lru_cache(maxsize=64)
@@ -68,10 +68,11 @@ def open_source_sync(batch: list[Any], chunks: Chunks, *, writing: bool, on_devi
     return _core.ChunkStore.python(_getters(batch, chunks, _get_loop(), on_device))
 
 
-def ready_source(store: Any) -> _core.ChunkStore | None:
+def ready_source(store: Any, *, here: bool = False) -> _core.ChunkStore | None:
     """Makes the store object by which the Rust engine accesses the chunks in an open store of zarr-python. ``None`` if the store is not
-    open, or zarr-python's code must read it."""
-    if not getattr(store, "_is_open", False) or (type(store) is not LocalStore and _own(store) is None):
+    open, or zarr-python's code must read it. A store in memory is read ``here`` only: on the calling thread, not beside it."""
+    known = (LocalStore, MemoryStore) if here else (LocalStore,)
+    if not getattr(store, "_is_open", False) or (type(store) not in known and _own(store) is None):
         return None
     return _known(store, writing=False)
 
@@ -110,7 +111,7 @@ def given_values(values: list[Any]) -> _core.ChunkStore:
 def _part(value: Any, start: int | None, stop: int | None) -> Any:
     if value is None:
         return None
-    raw = value.as_numpy_array()
+    raw = np.ascontiguousarray(value.as_numpy_array())
     return raw if start is None and stop is None else raw[start:stop]
 
 
@@ -121,9 +122,11 @@ class _Dictionary:
     def __init__(self, values: MutableMapping[str, Any]) -> None:
         self.values = values
 
-    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
-        get = self.values.get
-        return [_part(get(key), start, stop) for key, start, stop in requests]
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        one_by_one(self._answer, requests, reply)
+
+    def _answer(self, key: str, start: int | None, stop: int | None) -> tuple[Any]:
+        return (_part(self.values.get(key), start, stop),)
 
     def set(self, key: str, value: bytes) -> None:
         self.values[key] = cpu.Buffer.from_bytes(value)
@@ -147,8 +150,11 @@ class _InMemory:
         self.getters = getters
         self.prototype = prototype
 
-    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
-        return [_part(self.getters[int(key)].get_sync(prototype=self.prototype), start, stop) for key, start, stop in requests]
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        one_by_one(self._answer, requests, reply)
+
+    def _answer(self, key: str, start: int | None, stop: int | None) -> tuple[Any]:
+        return (_part(self.getters[int(key)].get_sync(prototype=self.prototype), start, stop),)
 
     def set(self, key: str, value: bytes) -> None:
         self.getters[int(key)].set_sync(self.prototype.buffer.from_bytes(value))
@@ -167,27 +173,23 @@ class _Coroutines:
         self.loop = loop
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def fetch(self, requests: Requests, reply: Reply) -> list[Any] | None:
-        self.loop.call_soon_threadsafe(self._start, requests, reply)
-        return None
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        self.loop.call_soon_threadsafe(self._begin, requests, reply)
 
-    def _start(self, requests: Requests, reply: Reply) -> None:
-        task = self.loop.create_task(self._fetch(requests, reply))
+    def _begin(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        task = self.loop.create_task(self._answer_all(requests, reply))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _fetch(self, requests: Requests, reply: Reply) -> None:
-        numbered = [(index, *request, reply) for index, request in enumerate(requests)]
-        await concurrent_map(numbered, self._get, zarr_config.get("async.concurrency"))
+    async def _answer_all(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        most = zarr_config.get("async.concurrency") or len(requests)
+        await answer_all(self._get, requests, reply, asyncio.Semaphore(most), most)
 
-    async def _get(self, index: int, key: str, start: int | None, stop: int | None, reply: Reply) -> None:
-        try:
-            request = _byte_request(start, stop)
-            getter = self.getters[int(key)]
-            value = await (getter.get(self.prototype) if request is None else getter.get(self.prototype, request))
-            reply(index, None if value is None else value.as_numpy_array())
-        except Exception as error:
-            reply(index, error)
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
+        request = _byte_request(start, stop)
+        getter = self.getters[int(key)]
+        value = await (getter.get(self.prototype) if request is None else getter.get(self.prototype, request))
+        return _part(value, None, None)
 
     def _wait(self, coroutine: Awaitable[Any]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()  # type: ignore[arg-type]
@@ -214,25 +216,31 @@ class _Shards(_Coroutines):
     def _is_inner_chunk(self, start: int | None, stop: int | None) -> bool:
         return start is not None and stop is not None and not (self._index_is_first and start == 0)
 
-    async def _fetch(self, requests: Requests, reply: Reply) -> None:
+    async def _answer_all(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
         plain: list[Any] = []
         ranges: dict[str, list[tuple[int, Any]]] = {}
         for index, (key, start, stop) in enumerate(requests):
             if self._is_inner_chunk(start, stop):
                 ranges.setdefault(key, []).append((index, _byte_request(start, stop)))
             else:
-                plain.append((self._get, index, key, start, stop, reply))
+                plain.append((self._answer, index, (key, start, stop), reply))
         joined = [(self._get_ranges, key, wanted, reply) for key, wanted in ranges.items()]
         await concurrent_map([*plain, *joined], _call, zarr_config.get("async.concurrency"))
 
-    async def _get_ranges(self, key: str, wanted: list[tuple[int, Any]], reply: Reply) -> None:
+    async def _answer(self, index: int, request: Request, reply: _core.ChunkReply) -> None:
+        try:
+            reply(index, await self._get(*request))
+        except Exception as error:
+            reply(index, raised(error))
+
+    async def _get_ranges(self, key: str, wanted: list[tuple[int, Any]], reply: _core.ChunkReply) -> None:
         getter = self.getters[int(key)]
         byte_ranges = [request for _, request in wanted]
         try:
             values = getter.store.get_ranges(getter.path, byte_ranges, prototype=self.prototype, **self._limits)
             async for part in values:
                 for at, value in part:
-                    reply(wanted[at][0], None if value is None else value.as_numpy_array())
+                    reply(wanted[at][0], _part(value, None, None))
         except BaseExceptionGroup as errors:
             # The shard was deleted in the meantime. Missing chunks read as the fill value.
             gone = errors.subgroup(FileNotFoundError) is not None and errors.split(FileNotFoundError)[1] is None

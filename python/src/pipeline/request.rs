@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use cuzarr::CancellationToken;
 use cuzarr::internal::plan::KeyOf;
 use cuzarr::internal::run::{Access, Engine};
 use cuzarr::meta::{ChunkKeyEncoding, Separator};
@@ -21,6 +22,7 @@ use super::store::PyChunkStore;
 use crate::array::parse_options;
 use crate::ending::{Unlocked, try_attach};
 use crate::error::{IntoPython, PyResult};
+use crate::interrupt::{here, interruptible};
 use crate::ndbuffer::PyNdBuffer;
 use crate::strings;
 use crate::watch::{Watch, Watches};
@@ -138,7 +140,7 @@ impl PyChunkRequest {
     ) -> PyResult<Vec<usize>> {
         let options = self.run_options(options)?;
         let device = out.inner.device();
-        self.run(py, store, |store| {
+        self.run(py, store, &options.cancellation, |store| {
             let access = self.access(chunks, device)?;
             Engine::get().read(&access, store, &self.grid.selection, &out.inner, &options).map(|_| ())
         })
@@ -181,7 +183,7 @@ impl PyChunkRequest {
         text: bool,
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let options = self.run_options(options)?;
-        let (elements, missing) = self.run(py, store, |store| {
+        let (elements, missing) = self.run(py, store, &options.cancellation, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             Engine::get().read_variable(&access, store, &self.grid.selection, &options)
         })?;
@@ -198,7 +200,7 @@ impl PyChunkRequest {
         options: &Bound<'_, PyDict>,
     ) -> PyResult<()> {
         let options = self.run_options(options)?;
-        self.run(py, store, |store| {
+        self.run(py, store, &options.cancellation, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             Engine::get().write(&access, store, &self.grid.selection, &value.inner, &options).map(|_| ())
         })
@@ -217,7 +219,7 @@ impl PyChunkRequest {
     ) -> PyResult<()> {
         let options = self.run_options(options)?;
         let value = strings::from_list(elements, text)?;
-        self.run(py, store, |store| {
+        self.run(py, store, &options.cancellation, |store| {
             let access = self.access(chunks, Device::Cpu)?;
             Engine::get().write_variable(&access, store, &self.grid.selection, &value, &options).map(|_| ())
         })
@@ -256,16 +258,22 @@ impl PyChunkRequest {
         Ok(chunks.access(device)?.with_chunks(self.grid.shape.clone(), Arc::clone(&self.key)))
     }
 
-    /// Runs a read or write of this request on this thread, without the interpreter's lock. An exception from the
-    /// store's own code is raised again.
+    /// Runs a read or write of this request without the interpreter's lock. An exception from the store's own code is
+    /// raised again. A signal such as Ctrl-C cancels `token`.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
         store: &PyChunkStore,
+        token: &CancellationToken,
         call: impl FnOnce(&Arc<dyn Store>) -> cuzarr::Result<T> + Send,
     ) -> PyResult<(T, Vec<usize>)> {
         let watched = Watches::with(&self.watch).store(&store.inner);
-        match py.unlocked(|| call(&watched)) {
+        let work = || Ok(call(&watched));
+        let outcome = match watched.capabilities().divides_reads {
+            true => here(py, work),
+            false => interruptible(py, token, work),
+        };
+        match outcome? {
             Ok(value) => Ok((value, self.missing())),
             Err(error) => Err(store.take_failure().unwrap_or_else(|| crate::error::to_python(&error))),
         }

@@ -1,21 +1,20 @@
 //! Stores for the chunks of a request: a directory, a store of cuzarr, or a Python object.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::store::{
-    Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Lock, Payload, ReadOutcome, ReadRequest,
-    ReadSink, Stat, Store, Symlinks, Unfinished, Workers, no_parts,
+    Capabilities, Condition, Identity, Key, Listing, LocalOptions, LocalStore, Lock, Payload, ReadRequest, ReadSink,
+    Stat, Store, Symlinks, Unfinished, Workers, no_parts,
 };
 use cuzarr::{Error, ErrorKind};
 use cuzarr_device::Device;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
-use crate::ending::{Unlocked, attach};
+use crate::ending::attach;
 use crate::error::{IntoPython, PyResult, from_python};
-use crate::replies::{Bounds, Pending, PyChunkReply, bounds};
+use crate::replies::Pending;
 use crate::store::PyStore;
 
 /// A store from which the chunks of a request are read, and to which they are written.
@@ -45,10 +44,9 @@ impl PyChunkStore {
         PyChunkStore { inner: Arc::clone(&store.inner), failure: Failure::default() }
     }
 
-    /// Makes a store from a Python object with `fetch(requests, reply)`, `set(key, value)` and `delete(key)`. A request
-    /// is (key, start, stop); a negative start counts from the end. `fetch` either returns a list of all values, or
-    /// returns `None` and calls `reply` with the number and the value of each request, from any thread. A value is
-    /// bytes-like, `None`, or an exception.
+    /// Makes a store from a Python object with `start(requests, reply)`, `set(key, value)` and `delete(key)`. A request
+    /// is (key, start, stop); a negative start counts from the end. `start` calls `reply` with the number and the value
+    /// of each request: before it returns, or later from any thread. A value is bytes-like, `None`, or an exception.
     #[staticmethod]
     fn python(adapter: Py<PyAny>) -> Self {
         let failure = Failure::default();
@@ -91,42 +89,6 @@ impl fmt::Display for PythonChunks {
 }
 
 impl PythonChunks {
-    fn fetch(&self, py: Python<'_>, pending: &Arc<Pending>, workers: &dyn Workers) -> cuzarr::Result<()> {
-        let requests = pending.batch.iter().map(bounds).collect::<cuzarr::Result<Vec<Bounds>>>()?;
-        let raised = |exception| note(py, &self.failure, "reading chunks", exception);
-        let reply = PyChunkReply { pending: Arc::clone(pending), workers: None };
-        let answer = self.adapter.bind(py).call_method1("fetch", (requests, reply)).map_err(raised)?;
-        if answer.is_none() {
-            return Ok(());
-        }
-        let values = answer.cast_into::<PyList>().map_err(|error| raised(error.into()))?;
-        let count = pending.batch.len();
-        if values.len() != count {
-            let message = format!("the store returned {} values for {count} requests", values.len());
-            return Err(Error::new(ErrorKind::StoreFailed, message));
-        }
-        let mut held = Vec::with_capacity(count);
-        for (index, value) in values.iter().enumerate() {
-            match pending.classify(py, index, &value) {
-                Ok(Some(value)) => held.push((index, value)),
-                Ok(None) => py.unlocked(|| pending.end(index, Ok(ReadOutcome::Missing))),
-                Err(error) => py.unlocked(|| pending.end(index, Err(error))),
-            }
-        }
-        // The lent threads copy the values without the interpreter's lock.
-        let held = Arc::new(held);
-        let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        for _ in 0..workers.count().clamp(1, held.len().max(1)) {
-            let (held, next, pending) = (Arc::clone(&held), Arc::clone(&next), Arc::clone(pending));
-            workers.spawn(Box::new(move || {
-                while let Some((index, value)) = held.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    pending.fill(*index, value);
-                }
-            }));
-        }
-        Ok(())
-    }
-
     fn call(&self, what: &str, call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) -> cuzarr::Result<()> {
         attach(|py| call(py, self.adapter.bind(py)).map_err(|error| note(py, &self.failure, what, error)))
     }
@@ -142,10 +104,9 @@ impl Store for PythonChunks {
         let explain = move |py: Python<'_>, request: &ReadRequest, exception| {
             note(py, &failure, &format!("reading '{}'", request.key), exception)
         };
-        let pending = Pending::new(batch, sink, Box::new(explain));
-        if let Err(error) = attach(|py| self.fetch(py, &pending, workers)) {
-            pending.end_all(|| error.clone());
-        }
+        Pending::new(batch, sink, None, workers.handle(), Box::new(explain)).request(|requests, reply| {
+            self.call("reading chunks", |_, adapter| adapter.call_method1("start", (requests, reply)).map(|_| ()))
+        });
     }
 
     fn put(&self, key: &Key, value: Payload<'_>, condition: &Condition) -> cuzarr::Result<bool> {

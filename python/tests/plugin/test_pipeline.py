@@ -395,13 +395,14 @@ def test_store_paths_of_other_arrays_do_not_mix(tmp_path: Path) -> None:
 
 def test_chunks_may_be_larger_than_the_memory_limit_unless_one_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuzarr.errors import BudgetExceededError
-    from cuzarr.zarr import _work
+    from cuzarr.zarr import _boxes, _work
 
     array = zarr.create_array({}, shape=(10000,), chunks=(10000,), dtype="i4")
     limits = []
     real = _work.run_options
     monkeypatch.setattr(_work, "_MEMORY_LIMIT_BYTES", 50000)
-    monkeypatch.setattr(_work, "run_options", lambda *given: limits.append(real(*given)) or limits[-1])
+    for module in (_boxes, _work):
+        monkeypatch.setattr(module, "run_options", lambda *given: limits.append(real(*given)) or limits[-1])
     array[:] = 1
     assert array[:].sum() == 10000
     assert [limit["memory_limit_bytes"] for limit in limits] == [160000, 160000]

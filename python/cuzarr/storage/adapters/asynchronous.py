@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from cuzarr import _core
 from cuzarr._runtime import Loop
-from cuzarr.storage.adapters.base import Request
+from cuzarr.storage.adapters.base import Request, raised
 
 CONCURRENCY = 256
 """Largest number of requests to an asynchronous store that run at once; further ones wait. More would not be faster."""
-
-
-AT_ONCE = 64
-"""Number of requests that one call passes to an asynchronous store, for a read that needs all values before it uses the first."""
 
 
 async def gather(coroutines: Iterable[Any]) -> list[Any]:
@@ -30,6 +28,42 @@ async def gather(coroutines: Iterable[Any]) -> list[Any]:
     return await asyncio.gather(*map(one, coroutines), return_exceptions=True)
 
 
+async def answer_all(
+    get: Callable[..., Awaitable[Any]],
+    requests: Sequence[Request],
+    reply: _core.ChunkReply,
+    places: asyncio.Semaphore,
+    most: int,
+) -> None:
+    """Reads the values that requests to an asynchronous store name, and passes each to the reader. At most ``most`` run at once, each in one
+    of ``places``. ``get`` reads one value.
+
+    A task reads one value after the other. Further tasks start when those that run wait for the store. So a store that never waits, such
+    as one in memory, answers all requests in one turn of the event loop.
+    """
+    waiting = deque(enumerate(requests))
+
+    async def answer() -> None:
+        async with places:
+            while waiting:
+                index, request = waiting.popleft()
+                if not reply.wants(index):
+                    continue
+                try:
+                    reply(index, await get(*request))
+                except Exception as error:
+                    reply(index, raised(error))
+
+    async with asyncio.TaskGroup() as tasks:
+        started = 0
+        while waiting and started < most:
+            # Doubled in each turn, so that a busy event loop has all requests soon.
+            for _ in range(min(started or 1, most - started, len(waiting))):
+                tasks.create_task(answer())
+                started += 1
+            await asyncio.sleep(0)
+
+
 def raise_first(results: Iterable[Any]) -> None:
     for result in results:
         if isinstance(result, BaseException):
@@ -39,11 +73,8 @@ def raise_first(results: Iterable[Any]) -> None:
 class Asynchronous:
     """Base class of adapters whose ``_get`` is a coroutine. Many requests run at once, even if they belong to different batches."""
 
-    requests_at_once = AT_ONCE
     is_asynchronous = True
     supports_deletes = True
-    has_sizes = False
-    has_versions = False
     is_transactional = False
     """Whether the store is transactional, such as Icechunk's: writes become visible by a commit only, and only Zarr's own keys can be
     written."""
@@ -69,27 +100,11 @@ class Asynchronous:
     def _begin(self, coroutine: Any) -> Future[Any]:
         return Loop.start(coroutine)
 
-    async def _answer(self, index: int, request: Request, reply: Any) -> None:
-        async with self._places():
-            if not reply.is_wanted():
-                return  # the end of the reply ends requests without a value
-            try:
-                value = await self._get(*request)
-            except Exception as error:
-                value = error
-        reply(index, value)
+    async def _answer_all(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        await answer_all(self._get, requests, reply, self._places(), CONCURRENCY)
 
-    async def _answer_all(self, requests: Sequence[Request], reply: Any) -> None:
-        await asyncio.gather(*(self._answer(index, request, reply) for index, request in enumerate(requests)))
-
-    def start(self, requests: Sequence[Request], reply: Any) -> None:
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
         """Requests values from the store, without waiting. ``reply`` is called with each value when it arrives."""
         answers = self._begin(self._answer_all(requests, reply))
         self._under_way.add(answers)
         answers.add_done_callback(self._under_way.discard)
-
-    def get(self, key: str, start: int | None, stop: int | None) -> Any:
-        return self._begin(self._get(key, start, stop)).result()
-
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return list(self._begin(gather(self._get(*request) for request in requests)).result())

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from cuzarr import _core
 from cuzarr._memory.foreign import to_bytes
 
 Request = tuple[str, int | None, int | None]
@@ -26,19 +27,15 @@ path in it. Stores with equal identities share write locks and caches, and copie
 class StoreAdapter(Protocol):
     """Interface of adapters for stores written in Python: the methods that the Rust side calls."""
 
-    requests_at_once: int
     is_asynchronous: bool
     supports_deletes: bool
     is_transactional: bool
-    has_sizes: bool
-    has_versions: bool
     device: str | None
     """The GPU whose memory holds the store's values, if any. Values are then read as a ``_core.NdBuffer`` there, and written by
     ``set_buffer``."""
 
     def check_sent(self) -> None: ...
-    def get(self, key: str, start: int | None, stop: int | None) -> Any: ...
-    def get_many(self, requests: Sequence[Request]) -> list[Any]: ...
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None: ...
     def set(self, key: str, value: bytes) -> None: ...
     def set_if_not_exists(self, key: str, value: bytes) -> bool: ...
     def delete(self, key: str) -> None: ...
@@ -78,34 +75,38 @@ def unwrapped(store: Any) -> Any:
     return store
 
 
-def cut(value: Any, start: int | None, stop: int | None) -> bytes:
-    """The bytes of a stored value from ``start`` to ``stop``. A negative ``start`` counts from the end; a shorter value is returned
-    whole."""
+def cut(value: Any, start: int | None, stop: int | None) -> bytes | memoryview:
+    """The bytes of a stored value from ``start`` to ``stop``, copied unless they can never change. A negative ``start`` counts from the
+    end; a shorter value is returned whole."""
     raw = to_bytes(value)
-    return raw if start is None and stop is None else raw[start:stop]
+    return raw if start is None and stop is None else memoryview(raw)[start:stop]
 
 
-def one_by_one(adapter: Any, requests: Sequence[Request]) -> list[Any]:
-    """Reads the values that requests to a store name, one after the other. For each request, returns the value, ``None`` if it is missing,
-    or an exception."""
-    found: list[Any] = []
-    for request in requests:
+def raised(error: BaseException) -> BaseException:
+    """An exception that the calling function caught, without this function in its traceback. The function's frame would keep the reply
+    alive, and with it all values of a batch."""
+    traceback = error.__traceback__
+    return error.with_traceback(traceback.tb_next if traceback is not None else None)
+
+
+def one_by_one(answer: Callable[..., tuple[Any, ...]], requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+    """Reads the values that requests to a store name, one after the other, and passes each to the reader, while the reader waits for
+    them. ``answer`` returns the value of a request, ``None`` if it is missing, and the value's version if that is known."""
+    for index, request in enumerate(requests):
+        if not reply.wants(index):
+            continue
         try:
-            found.append(adapter.get(*request))
-        except Exception as error:
-            found.append(error)
-    return found
+            reply(index, *answer(*request))
+        except BaseException as error:
+            reply(index, raised(error))
 
 
 class OneByOne:
     """Base class of adapters that serve requests one after the other."""
 
-    requests_at_once = 1
     is_asynchronous = False
     supports_deletes = True
     is_transactional = False
-    has_sizes = False
-    has_versions = False
     device: str | None = None
 
     def check_sent(self) -> None:
@@ -114,8 +115,13 @@ class OneByOne:
     def get(self, key: str, start: int | None, stop: int | None) -> Any:
         raise NotImplementedError  # each adapter has its own
 
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return one_by_one(self, requests)
+    def get_versioned(self, key: str, start: int | None, stop: int | None) -> tuple[Any, int | None]:
+        """Reads a value, with the version of the whole value if only a part is requested and the version is known."""
+        return self.get(key, start, stop), None
+
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        """Reads values from the store, and calls ``reply`` with each."""
+        one_by_one(self.get_versioned, requests, reply)
 
     def delete(self, key: str) -> None:
         raise NotImplementedError  # each adapter has its own

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cuzarr.storage.adapters.asynchronous import AT_ONCE, Asynchronous, gather, raise_first
+from cuzarr import _core
+from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
 from cuzarr.storage.adapters.base import ABSENT, Place, Request, file_address, one_by_one, without_secrets
 from cuzarr.storage.adapters.zarr import ZarrStoreAdapter
 
@@ -147,7 +148,6 @@ class FsspecAdapter(Asynchronous):
         self.is_asynchronous: bool = (
             bool(getattr(self.fs, "async_impl", False) and getattr(below, "async_impl", True)) and self.fs.loop is not None
         )
-        self.requests_at_once = AT_ONCE if self.is_asynchronous else 1
         archive = sys.modules.get("fsspec.archive")
         self.supports_deletes: bool = archive is None or not isinstance(self.fs, archive.AbstractArchiveFileSystem)
         protocols = (self.fs.protocol,) if isinstance(self.fs.protocol, str) else self.fs.protocol
@@ -171,8 +171,11 @@ class FsspecAdapter(Asynchronous):
         except ABSENT:
             return None
 
-    def get_many(self, requests: Sequence[Request]) -> list[Any]:
-        return super().get_many(requests) if self.is_asynchronous else one_by_one(self, requests)
+    def start(self, requests: Sequence[Request], reply: _core.ChunkReply) -> None:
+        if self.is_asynchronous:
+            super().start(requests, reply)
+        else:
+            one_by_one(lambda *request: (self.get(*request),), requests, reply)
 
     def set(self, key: str, value: bytes) -> None:
         path = self._folder.path(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,11 @@ from cuzarr import _core
 from cuzarr._memory.convert import result_array, to_device
 from cuzarr._memory.foreign import device_buffer, is_on_device
 from cuzarr.buffer import cpu, gpu
-from cuzarr.storage.adapters.base import ListingAdapter, Place, Request, cut, own_identity
+from cuzarr.storage.adapters.base import ListingAdapter, Place, cut, own_identity
 
 
 class MappingAdapter(ListingAdapter):
     """Adapter for a mapping from keys to bytes. If the mapping holds zarr-python's buffers, new values are such buffers."""
-
-    has_versions = True
 
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
         self.mapping = mapping
@@ -29,17 +27,10 @@ class MappingAdapter(ListingAdapter):
         value = self.mapping.get(key)
         return None if value is None else cut(value, start, stop)
 
-    def get_versioned(self, requests: Sequence[Request]) -> list[tuple[Any, int | None]]:
-        """Reads values, each with a version: for a part of a value, the hash of the whole value; else ``None``."""
-        found: list[tuple[Any, int | None]] = []
-        for key, start, stop in requests:
-            try:
-                value = self.mapping.get(key)
-                is_part = type(value) is bytes and not (start is None and stop is None)
-                found.append((None if value is None else cut(value, start, stop), hash(value) if is_part else None))
-            except Exception as error:
-                found.append((error, None))
-        return found
+    def get_versioned(self, key: str, start: int | None, stop: int | None) -> tuple[Any, int | None]:
+        value = self.mapping.get(key)
+        is_part = type(value) is bytes and not (start is None and stop is None)
+        return None if value is None else cut(value, start, stop), hash(value) if is_part else None
 
     def set(self, key: str, value: bytes) -> None:
         self.mapping[key] = value
@@ -57,8 +48,6 @@ class MappingAdapter(ListingAdapter):
 class DeviceMappingAdapter(MappingAdapter):
     """Adapter for a mapping from keys to buffers in a GPU's memory. Values in host memory or on another GPU can be read, too."""
 
-    has_versions = False
-
     def __init__(self, mapping: MutableMapping[str, Any], device: str) -> None:
         super().__init__(mapping)
         self.device: str | None = device
@@ -74,6 +63,9 @@ class DeviceMappingAdapter(MappingAdapter):
             memory = memory.copy("C").reshape((-1,)).reinterpret("uint8")
         first, end, _ = slice(start, stop).indices(memory.nbytes)
         return memory.region([first], [max(0, end - first)], [1], [])
+
+    def get_versioned(self, key: str, start: int | None, stop: int | None) -> tuple[Any, int | None]:
+        return self.get(key, start, stop), None
 
     def getsize(self, key: str) -> int | None:
         value = self.get(key, None, None)

@@ -22,13 +22,13 @@ class ObstoreAdapter(Asynchronous):
         super().__init__()
         self.store: Any = store
 
-    async def _get(self, key: str, start: int | None, stop: int | None) -> bytes | None:
+    async def _get(self, key: str, start: int | None, stop: int | None) -> Any:
         try:
             if stop is not None and stop <= (start or 0):  # obstore refuses empty ranges
                 await obstore.head_async(self.store, key)
                 return b""
             if stop is not None:
-                return bytes(await obstore.get_range_async(self.store, key, start=start or 0, end=stop))
+                return await obstore.get_range_async(self.store, key, start=start or 0, end=stop)
             if start is None:
                 found = await obstore.get_async(self.store, key)
             elif start < 0:
@@ -37,7 +37,7 @@ class ObstoreAdapter(Asynchronous):
                 found = await obstore.get_async(self.store, key)
             else:
                 found = await obstore.get_async(self.store, key, options={"range": {"offset": start}})
-            return bytes(await found.bytes_async())
+            return await found.bytes_async()
         except FileNotFoundError:
             return None
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cuzarr._memory.foreign import to_bytes
+import numpy as np
+
 from cuzarr._runtime import Loop
 from cuzarr.errors import ArgumentTypeError
 from cuzarr.storage.adapters.asynchronous import Asynchronous, gather, raise_first
@@ -59,7 +60,7 @@ class ZarrStoreAdapter(Asynchronous):
         elif start is not None:
             request = OffsetByteRequest(start)
         value = await self.store.get(key, self._prototype, request)
-        return None if value is None else to_bytes(value)
+        return None if value is None else np.ascontiguousarray(value.as_numpy_array())
 
     def set(self, key: str, value: bytes) -> None:
         self._wait(self.store.set(key, self._buffer.from_bytes(value)))
