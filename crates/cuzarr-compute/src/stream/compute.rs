@@ -3,6 +3,7 @@
 use cuzarr_device::{NdBuffer, Order};
 
 use super::job::{Job, for_each_region, hulls};
+use super::near;
 use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
@@ -118,7 +119,7 @@ impl Expr {
             return summary.compute(of, options);
         }
         part.selection()?.check(self.shape())?;
-        let mut job = Job::new(self, part, options)?;
+        let mut job = Job::new(self, part, options)?.near();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if let [region] = &regions[..] {
@@ -149,7 +150,7 @@ impl Expr {
         self.check_sources(options)?;
         let converted = self.astype(result.dtype())?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(&converted, whole, options)?;
+        let mut job = Job::new(&converted, whole, options)?.near();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if regions.len() > 1 && job.shares_memory_with(result) {
@@ -163,6 +164,9 @@ impl Expr {
 
 /// Computes each of the regions, and copies its elements to their position in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
+    if job.is_near() && !job.shares_memory_with(result) {
+        return near::compute(job, regions, result);
+    }
     for_each_region(
         job,
         regions,
