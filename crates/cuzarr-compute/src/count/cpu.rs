@@ -212,16 +212,14 @@ impl Tables {
             Some(key) => bins.bin(key).unwrap_or(outside),
             None => nan,
         };
-        let (groups, rest) = row.as_chunks::<TURNS>();
-        let mut tables = self.counters.chunks_mut(self.bins + 2);
-        let [Some(a), Some(b), Some(c), Some(d)] = [(); TURNS].map(|()| tables.next()) else { return };
-        for [first, second, third, fourth] in groups {
-            a[slot(first)] += 1;
-            b[slot(second)] += 1;
-            c[slot(third)] += 1;
-            d[slot(fourth)] += 1;
+        let stride = self.bins + 2;
+        let (mut turn, end) = (0, TURNS * stride);
+        // One call in one loop, so that compilers inline the search.
+        for element in row {
+            self.counters[turn + slot(element)] += 1;
+            turn += stride;
+            turn = if turn == end { 0 } else { turn };
         }
-        rest.iter().for_each(|element| a[slot(element)] += 1);
     }
 
     fn add_to(&self, counters: &mut [u64], others: &mut u64) {

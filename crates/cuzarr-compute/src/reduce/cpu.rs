@@ -732,7 +732,7 @@ mod tests {
         let count: usize = shape.iter().product();
         let special = [f64::NAN, -0.0, 0.0, f64::INFINITY, -f64::NAN, 0.0, -0.0, f64::NEG_INFINITY];
         let number = |at: usize| match at % 211 {
-            7 if at / 211 % 5 == 0 => special[at / 1055 % special.len()],
+            7 if (at / 211).is_multiple_of(5) => special[at / 1055 % special.len()],
             _ => ((at as f64 * 0.37).sin() * 8.0).round() / 4.0,
         };
         let values: Vec<f64> = (0..count).map(number).collect();

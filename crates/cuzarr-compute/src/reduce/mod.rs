@@ -359,7 +359,9 @@ impl Gathered {
             if has_places {
                 state.0[2] = self.place_of(region, state.0[2]);
             }
-            *own = self.fold.accumulator.merge(self.fold.wide, State(*own), state).0;
+            // A partial result of no elements changes nothing.
+            let is_first = own[1] == 0;
+            *own = if is_first { state.0 } else { self.fold.accumulator.merge(self.fold.wide, State(*own), state).0 };
         }
     }
 
@@ -664,7 +666,7 @@ impl Expr {
     }
 
     /// Like [`Expr::gathering`], but regions may be others on the host if the results of `folds` do not depend on them:
-    /// regions that stay in the processor's cache.
+    /// regions that stay in the processor's cache, or a single one if there are many partial results.
     fn gathering_for<'a>(
         &self,
         folds: &[Fold],
@@ -676,8 +678,8 @@ impl Expr {
         let states_bytes = kept_shape(self.shape(), axes, false)
             .iter()
             .fold(size_of::<State>() as u64, |all, &one| all.saturating_mul(one));
-        if !folds.is_empty() && folds.iter().all(|fold| fold.is_exact()) && states_bytes <= FEW_BYTES {
-            job = job.near();
+        if !folds.is_empty() && folds.iter().all(|fold| fold.is_exact()) {
+            job = if states_bytes <= FEW_BYTES { job.near() } else { job.in_one() };
         }
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         // The same limit as on a GPU, so that regions and results are the same.

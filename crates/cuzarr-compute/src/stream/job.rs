@@ -60,6 +60,8 @@ pub(crate) struct Job<'a> {
     beside: Option<Box<BesideRegion>>,
     /// Whether regions are so small that they stay in the processor's cache ([`near`]).
     is_near: bool,
+    /// Whether the host computes all elements as one region if the memory limit allows it.
+    is_in_one: bool,
     /// Number of regions that are read ahead, before they are computed.
     ahead: usize,
     /// Whether the job's caller writes the results to a store, so that the job leaves memory for writing. Writing needs
@@ -181,6 +183,7 @@ impl<'a> Job<'a> {
             keeps: false,
             beside: None,
             is_near: false,
+            is_in_one: false,
             ahead: 1,
             writes: false,
             processor,
@@ -213,6 +216,12 @@ impl<'a> Job<'a> {
         let is_host = self.device() == Device::Cpu && !self.is_in_memory();
         self.is_near = is_host && self.inputs.iter().enumerate().all(suits);
         self
+    }
+
+    /// Makes the host compute all elements as one region if the memory limit allows it, for a caller whose results do not
+    /// depend on the regions.
+    pub(crate) fn in_one(self) -> Job<'a> {
+        Job { is_in_one: self.device() == Device::Cpu, ..self }
     }
 
     /// Whether regions are computed in the processor's cache.
@@ -259,7 +268,11 @@ impl<'a> Job<'a> {
             let cut = || cut(1, REGIONS_SHARE, near::enough_bytes(self.processor.threads)).ok();
             Some((self.is_near.then(cut).flatten()?, 1))
         };
-        let (regions, ahead) = match near().or_else(in_turn) {
+        let in_one = || {
+            let cut = || cut(1, REGIONS_SHARE, ENOUGH_BYTES).ok().filter(|regions| regions.len() == 1);
+            Some((self.is_in_one.then(cut).flatten()?, 1))
+        };
+        let (regions, ahead) = match near().or_else(in_one).or_else(in_turn) {
             Some(regions) => regions,
             None => match at_once() {
                 Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
