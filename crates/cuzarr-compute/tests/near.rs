@@ -49,8 +49,11 @@ fn options(memory_limit_bytes: u64) -> ComputeOptions<'static> {
     ComputeOptions::default().with_device(Device::Cpu).with_threads(2).with_memory_limit_bytes(memory_limit_bytes)
 }
 
+/// Makes an expression of two arrays.
+type Make<'a> = &'a dyn Fn(&Expr, &Expr) -> Expr;
+
 /// Makes the same expression of stored arrays and of arrays in memory.
-fn both(make: &dyn Fn(&Expr, &Expr) -> Expr) -> [Expr; 2] {
+fn both(make: Make<'_>) -> [Expr; 2] {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (a, b) = (values(1), values(2));
     let there = make(&stored(&store, "a", &[2, 15, 20], &a), &stored(&store, "b", &[3, 45, 10], &b));
@@ -60,7 +63,7 @@ fn both(make: &dyn Fn(&Expr, &Expr) -> Expr) -> [Expr; 2] {
 #[test]
 fn elements_are_those_of_arrays_in_memory() {
     let row = NdBuffer::from_slice(Device::Cpu, &(0..50).map(|at| at as f32).collect::<Vec<_>>(), &[50]).unwrap();
-    let makes: [(&str, &dyn Fn(&Expr, &Expr) -> Expr); 6] = [
+    let makes: [(&str, Make<'_>); 6] = [
         ("a * 2 + 1", &|a, _| {
             let twice = apply(Op::Multiply, &[a.clone().into(), 2.0.into()]);
             apply(Op::Add, &[twice.into(), 1.0.into()])
