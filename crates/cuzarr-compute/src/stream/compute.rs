@@ -3,7 +3,6 @@
 use cuzarr_device::{NdBuffer, Order};
 
 use super::job::{Job, for_each_region, hulls};
-use super::near;
 use crate::expression::{Expr, Kind, Parts, Summary};
 use crate::options::ComputeOptions;
 use crate::regions::memory_shape;
@@ -165,7 +164,12 @@ impl Expr {
 /// Computes each of the regions, and copies its elements to their position in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
     if job.is_near() && !job.shares_memory_with(result) {
-        return near::compute(job, regions, result);
+        // Elements are computed where they belong.
+        let work = |region: &Region, inputs: Vec<NdBuffer>| {
+            let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
+            job.work_into(&inputs, &result.region(&start, &extent, &vec![1; extent.len()])?)
+        };
+        return for_each_region(job, regions, work, |_, ()| Ok(()));
     }
     for_each_region(
         job,

@@ -1,13 +1,13 @@
 //! A job: an expression whose inputs are read and computed region by region.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::internal::node::with_store;
 use cuzarr_device::internal::pool::{Within, in_flight, within};
 use cuzarr_device::{Device, NdBuffer};
 
-use super::near;
+use super::near::{self, Blocks, Lent};
 use super::together::Together;
 use crate::expression::{Expr, Flat, Running, Summary, View};
 use crate::options::ComputeOptions;
@@ -16,7 +16,7 @@ use crate::progress::Meter;
 use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::Order;
 use cuzarr::internal::run::{walk, write_behind};
-use cuzarr::plan::{Explanation, Region};
+use cuzarr::plan::{Explanation, Region, Selection};
 use cuzarr::{CancellationToken, Error, ErrorKind, Result};
 
 /// Largest useful size of a region in bytes: larger ones gain nothing, since several are in progress at a time.
@@ -468,6 +468,21 @@ impl<'a> Job<'a> {
         (0..self.inputs.len()).map(read).collect()
     }
 
+    /// Like [`Job::read`], but into memory that earlier regions used.
+    fn read_near(&self, region: &Region, blocks: &Blocks) -> Result<Lent> {
+        let lent = Mutex::new(Vec::new());
+        let inputs = self.operands(region, |number, view, part| {
+            // Such views are boxes of their arrays.
+            let Some(part) = view.region(part) else { return view.read(part) };
+            let (elements, block) = blocks.take(self.program.inputs[number], &memory_shape(&part.extent)?)?;
+            lent.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+            view.array.read_into(&Selection::region(&part.start, &part.extent)?, &elements)?;
+            Ok(elements)
+        })?;
+        self.note_read(region);
+        Ok((inputs, lent.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    }
+
     /// Like [`Job::read`], but `of_array` reads the elements of arrays in stores. It gets the number of the input.
     ///
     /// # Errors
@@ -692,7 +707,8 @@ pub(crate) fn for_each_region<U: Send>(
         return write(only, work(only, job.read(only)?)?);
     }
     if job.is_near {
-        return near::for_each(job, regions, |region, inputs| write(region, work(region, inputs)?));
+        let read = |region: &Region, blocks: &Blocks| job.read_near(region, blocks);
+        return near::for_each(&job.token(), regions, read, |region, inputs| write(region, work(region, inputs)?));
     }
     let token = job.token();
     if let Some(view) = job.only_array() {
