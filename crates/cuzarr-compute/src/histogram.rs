@@ -169,7 +169,7 @@ impl Histogram {
         let keys = Keys::of(joint).ok_or_else(|| invalid(format!("elements of {joint} have no order")))?;
         let bins = Bins::Edges(keys_of(&compared, keys)?);
         let whole = Region { number: 0, start: vec![0; of.ndim()], extent: of.shape().to_vec() };
-        let mut job = Job::new(&of.astype(joint)?, whole, options)?.looked_at();
+        let mut job = Job::new(&of.astype(joint)?, whole, options)?.looked_at().near();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let axes: Vec<usize> = (0..of.ndim()).collect();
         let regions = job.regions(None, limit_bytes)?;

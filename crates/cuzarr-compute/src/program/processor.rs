@@ -65,6 +65,17 @@ impl Processor {
     }
 }
 
+impl Processor {
+    /// Like [`Processor::run`] on the CPU, but writes to memory that the caller has: packed in C order, with the
+    /// program's element type.
+    ///
+    /// # Errors
+    /// Those of the evaluation; `MemorySpace` for memory of a GPU.
+    pub(crate) fn run_into(&self, program: &Program, inputs: &[NdBuffer], result: &NdBuffer) -> Result<()> {
+        cpu::evaluate_into(program, inputs, result, self.threads)
+    }
+}
+
 impl Expr {
     /// Computes the expression on the device of its inputs, into new memory, packed in C order. On a GPU, the result is
     /// ready on every stream when this returns.

@@ -16,10 +16,11 @@ mod runs;
 mod state;
 pub(crate) mod view;
 
+use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::{cast, nan};
 use cuzarr_device::{DType, DTypeKind, Device, NdBuffer, Order};
 
-use self::runs::Runs;
+use self::runs::{FEW_BYTES, Runs};
 use self::state::Fold;
 pub(crate) use self::state::{Accumulator, State, Wide};
 use self::view::{View, state_bytes, wide_type};
@@ -30,6 +31,9 @@ use crate::regions::memory_shape;
 use crate::stream::{Job, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
+
+/// Number of partial results that a thread merges or finishes at a time.
+const MERGED_AT_ONCE: usize = 4096;
 
 /// A GPU gathers a reduction's partial results if these fit into the memory limit divided by `STATES_SHARE`.
 const STATES_SHARE: u64 = 4;
@@ -220,19 +224,18 @@ impl Summary for Reduction {
         let (job, regions) = source.gathering(&axes, options)?;
         let (regions, hull) = Runs::of(&source, &regions, &axes, options).numbered(number)?;
         let states = match source.gathers_there(reduction, &axes, options)? {
-            Some(_) => source.gathered_there(reduction, regions, hull, &axes, &job)?,
+            Some(_) => {
+                let states = source.gathered_there(reduction, regions, hull, &axes, &job)?;
+                states.into_iter().map(|state| state.0).collect()
+            }
             None => {
-                let fold = reduction.fold(source.dtype());
-                let mut run = Gathered::new(source.shape(), hull, &axes, fold)?;
-                source.gather_regions(&job, regions, &axes, &[fold], |region, states| {
-                    states.iter().for_each(|states| run.take(region, states));
-                    Ok(())
-                })?;
+                let mut run = Gathered::new(source.shape(), hull, &axes, reduction.fold(source.dtype()))?;
+                source.gather_regions(&job, regions, |region, elements| run.add(region, elements, &job.processor))?;
                 run.states
             }
         };
         let mut bytes = Vec::with_capacity(states.len() * size_of::<State>());
-        states.iter().for_each(|state| bytes.extend_from_slice(state.0.map(u64::to_le_bytes).as_flattened()));
+        states.iter().for_each(|words| bytes.extend_from_slice(words.map(u64::to_le_bytes).as_flattened()));
         Ok(bytes)
     }
 
@@ -257,7 +260,7 @@ impl Summary for Reduction {
             let states: Vec<State> = words.iter().map(|words| State(words.map(u64::from_le_bytes))).collect();
             gathered.take(&hull, &states);
         }
-        let bytes = finish(reduction, &gathered, dtype)?;
+        let bytes = finish(reduction, &gathered, dtype, options.threads)?;
         Ok(NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?)
     }
 
@@ -301,14 +304,15 @@ struct Gathered {
     hull: Region,
     axes: Vec<usize>,
     fold: Fold,
-    states: Vec<State>,
+    /// The words of each partial result. Vectors of plain words are made from memory that is zero already.
+    states: Vec<[u64; 3]>,
 }
 
 impl Gathered {
     /// Makes partial results to which no element was added yet, for the regions of an array that lie in the box `hull`.
     fn new(shape: &[u64], hull: Region, axes: &[usize], fold: Fold) -> Result<Gathered> {
         let outputs: usize = memory_shape(&kept_shape(&hull.extent, axes, false))?.iter().product();
-        let states = vec![fold.accumulator.empty(fold.wide); outputs];
+        let states = vec![fold.accumulator.empty(fold.wide).0; outputs];
         Ok(Gathered { shape: shape.to_vec(), hull, axes: axes.to_vec(), fold, states })
     }
 
@@ -330,18 +334,11 @@ impl Gathered {
             Some((&last, outer)) => (region.extent[last] as usize, outer),
             None => (1, &kept[..]),
         };
-        let has_places = matches!(self.fold.accumulator, Accumulator::Least | Accumulator::Greatest);
         let mut all = std::mem::take(&mut self.states);
         let mut place = region.start.clone();
         for states in states.chunks(row.max(1)) {
             let first = self.number(&place) as usize;
-            for (own, state) in all[first..first + states.len()].iter_mut().zip(states) {
-                let mut state = *state;
-                if has_places {
-                    state.0[2] = self.place_of(region, state.0[2]);
-                }
-                *own = self.fold.accumulator.merge(self.fold.wide, *own, state);
-            }
+            self.merge(region, &mut all[first..first + states.len()], states);
             // Moves to the next row of the region's part of the result.
             for &axis in outer.iter().rev() {
                 place[axis] += 1;
@@ -352,6 +349,44 @@ impl Gathered {
             }
         }
         self.states = all;
+    }
+
+    /// Merges partial results of a region into those of the same elements of the result.
+    fn merge(&self, region: &Region, own: &mut [[u64; 3]], states: &[State]) {
+        let has_places = matches!(self.fold.accumulator, Accumulator::Least | Accumulator::Greatest);
+        for (own, state) in own.iter_mut().zip(states) {
+            let mut state = *state;
+            if has_places {
+                state.0[2] = self.place_of(region, state.0[2]);
+            }
+            // A partial result of no elements changes nothing.
+            let is_first = own[1] == 0;
+            *own = if is_first { state.0 } else { self.fold.accumulator.merge(self.fold.wide, State(*own), state).0 };
+        }
+    }
+
+    /// Reduces the elements of a region, and merges their partial results into those gathered so far.
+    fn add(&mut self, region: &Region, elements: &NdBuffer, processor: &Processor) -> Result<()> {
+        let mut kept =
+            (0..self.shape.len()).filter(|&axis| !self.is_reduced(axis)).skip_while(|&axis| region.extent[axis] == 1);
+        kept.next();
+        let is_one_row = kept.all(|axis| region.extent[axis] == self.hull.extent[axis]);
+        if processor.stream().is_some() || !is_one_row {
+            let states = states_of(elements, &self.axes, self.fold, processor)?;
+            self.take(region, &states);
+            return Ok(());
+        }
+        // Each thread merges what it has just reduced.
+        let view = View::new(elements, &self.axes)?;
+        let first = self.number(&region.start) as usize;
+        let mut all = std::mem::take(&mut self.states);
+        let own = &mut all[first..first + view.outputs];
+        let done = cpu::reduce(elements, &view, self.fold, processor.threads, own, 1, |states, own| {
+            self.merge(region, own, states);
+            Ok(())
+        });
+        self.states = all;
+        done
     }
 
     /// Converts an element's C-order index in a region to its C-order index in the whole array. Both only count the
@@ -390,33 +425,17 @@ fn whole_of(shape: &[u64]) -> Region {
 /// Reduces an array in memory over `axes` to one partial result for each element of the result, in C order.
 fn states_of(source: &NdBuffer, axes: &[usize], fold: Fold, processor: &Processor) -> Result<Vec<State>> {
     let view = View::new(source, axes)?;
-    let all = match processor.stream() {
-        None => cpu::states(source, &view, fold, processor.threads)?,
+    match processor.stream() {
+        None => cpu::states(source, &view, fold, processor.threads),
         // If states are larger than the elements, they would need much memory that no limit counts, and copying them
         // back would take longer than copying the elements.
         Some(stream) if view.outputs * size_of::<State>() > source.size_bytes() => {
             stream.synchronize()?;
-            return states_of(
-                &source.to_device(Device::Cpu)?,
-                axes,
-                fold,
-                &Processor::apart(Device::Cpu, processor.threads)?,
-            );
+            let host = Processor::apart(Device::Cpu, processor.threads)?;
+            states_of(&source.to_device(Device::Cpu)?, axes, fold, &host)
         }
-        Some(stream) => return cuda::states(source, &view, fold, stream),
-    };
-    let Fold { accumulator, wide, .. } = fold;
-    let join = |segments: &[State]| {
-        let mut row = segments.to_vec();
-        while row.len() > 1 {
-            row = row
-                .chunks(2)
-                .map(|pair| pair[1..].iter().fold(pair[0], |a, &b| accumulator.merge(wide, a, b)))
-                .collect();
-        }
-        row.first().copied().unwrap_or_else(|| accumulator.empty(wide))
-    };
-    Ok(if all.len() == view.outputs { all } else { all.chunks(view.segments).map(join).collect() })
+        Some(stream) => cuda::states(source, &view, fold, stream),
+    }
 }
 
 /// Reduces all elements except NaN to a single partial result (state).
@@ -469,10 +488,40 @@ impl Expr {
         if let Some(result) = source.reduce_there(reduction, &axes, dtype, options)? {
             return Ok(result.reshape(&memory_shape(&shape)?)?);
         }
-        let [gathered] = source.gather(&axes, [reduction.fold(source.dtype())], options)?;
-        let bytes = finish(reduction, &gathered, dtype)?;
+        let fold = reduction.fold(source.dtype());
+        let (job, regions) = source.gathering_for(&[fold], &axes, options)?;
+        if let ([only], None) = (&regions[..], job.processor.stream()) {
+            let result = source.reduce_at_once(reduction, &axes, dtype, &job, only)?;
+            return Ok(result.reshape(&memory_shape(&shape)?)?);
+        }
+        let [gathered] = source.gather(&axes, [fold], options, (&job, &regions))?;
+        let bytes = finish(reduction, &gathered, dtype, options.threads)?;
         let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
         deliver(&result, options)
+    }
+
+    /// Computes a reduction whose elements are a single region, in host memory. Partial results stay in the cache: each
+    /// thread turns them into elements of the result at once. Returns these in one dimension.
+    fn reduce_at_once(
+        &self,
+        reduction: &Reduction,
+        axes: &[usize],
+        dtype: DType,
+        job: &Job<'_>,
+        region: &Region,
+    ) -> Result<NdBuffer> {
+        let elements = job.work(region, &job.read(region)?)?;
+        let view = View::new(&elements, axes)?;
+        let fold = reduction.fold(self.dtype());
+        let finish = Finish::new(reduction, fold, self.shape(), axes, dtype);
+        let result = NdBuffer::empty(Device::Cpu, dtype, &[view.outputs], Order::C)?;
+        let mut bytes = result.buffer().host_bytes_mut()?;
+        let threads = job.processor.threads;
+        cpu::reduce(&elements, &view, fold, threads, &mut bytes, dtype.size_bytes(), |states, results| {
+            finish.write(states, results)
+        })?;
+        drop(bytes);
+        Ok(result)
     }
 
     /// Returns how a GPU computes the result from partial results; `None` if the host gathers the partial results
@@ -558,9 +607,10 @@ impl Expr {
     pub(super) fn extremes(&self, options: &ComputeOptions<'_>) -> Result<(f64, f64)> {
         let axes = sorted_axes(None, self.ndim())?;
         let folds = [Accumulator::Least, Accumulator::Greatest].map(|which| Fold::of(self.dtype(), which, false));
-        let both = self.gather(&axes, folds, options)?;
+        let (job, regions) = self.gathering_for(&folds, &axes, options)?;
+        let both = self.gather(&axes, folds, options, (&job, &regions))?;
         let [least, greatest] =
-            both.map(|gathered| gathered.fold.wide.number(gathered.states.first().map_or(0, |state| state.0[0])));
+            both.map(|gathered| gathered.fold.wide.number(gathered.states.first().map_or(0, |words| words[0])));
         Ok((least, greatest))
     }
 
@@ -570,24 +620,25 @@ impl Expr {
         axes: &[usize],
         folds: [Fold; N],
         options: &ComputeOptions<'_>,
+        (job, regions): (&Job<'_>, &[Region]),
     ) -> Result<[Gathered; N]> {
-        let (job, regions) = self.gathering(axes, options)?;
         let all = |hull: &Region| {
             let each = folds.iter().map(|&fold| Gathered::new(self.shape(), hull.clone(), axes, fold));
             each.collect::<Result<Vec<_>>>()
         };
         let mut whole = all(&whole_of(self.shape()))?;
-        let runs = Runs::of(self, &regions, axes, options);
+        let runs = Runs::of(self, regions, axes, options);
         let (mut at, mut run) = (runs.ends(), None);
-        self.gather_regions(&job, &regions, axes, &folds, |region, states| {
+        self.gather_regions(job, regions, |region, elements| {
             let Some((hull, is_last)) = at.next().flatten() else {
-                whole.iter_mut().zip(&states).for_each(|(whole, states)| whole.take(region, states));
-                return Ok(());
+                return whole.iter_mut().try_for_each(|whole| whole.add(region, elements, &job.processor));
             };
             let mut own = run.take().map_or_else(|| all(&hull), Ok)?;
-            own.iter_mut().zip(&states).for_each(|(own, states)| own.take(region, states));
+            own.iter_mut().try_for_each(|own| own.add(region, elements, &job.processor))?;
             if is_last {
-                whole.iter_mut().zip(&own).for_each(|(whole, own)| whole.take(&hull, &own.states));
+                for (whole, own) in whole.iter_mut().zip(&own) {
+                    whole.take(&hull, &own.states.iter().map(|&words| State(words)).collect::<Vec<_>>());
+                }
             } else {
                 run = Some(own);
             }
@@ -598,27 +649,38 @@ impl Expr {
         whole.try_into().map_err(|_| missing())
     }
 
-    /// Reduces each region to partial results in host memory, for each fold, and passes them to a callback.
+    /// Computes the elements of each region, and passes them to a callback, which must not keep them.
     fn gather_regions(
         &self,
         job: &Job<'_>,
         regions: &[Region],
-        axes: &[usize],
-        folds: &[Fold],
-        take: impl FnMut(&Region, Vec<Vec<State>>) -> Result<()> + Send,
+        mut add: impl FnMut(&Region, &NdBuffer) -> Result<()>,
     ) -> Result<()> {
-        let work = |region: &Region, inputs: Vec<NdBuffer>| {
-            let elements = job.work(region, &inputs)?;
-            let states = folds.iter().map(|&fold| states_of(&elements, axes, fold, &job.processor));
-            states.collect::<Result<Vec<_>>>()
-        };
-        for_each_region(job, regions, work, take)
+        let work = |region: &Region, inputs: Vec<NdBuffer>| add(region, &job.work(region, &inputs)?);
+        for_each_region(job, regions, work, |_, ()| Ok(()))
     }
 
     /// Makes a job that computes all elements of the expression, and the regions in which it does so on every device.
     fn gathering<'a>(&self, axes: &[usize], options: &ComputeOptions<'a>) -> Result<(Job<'a>, Vec<Region>)> {
+        self.gathering_for(&[], axes, options)
+    }
+
+    /// Like [`Expr::gathering`], but regions may be others on the host if the results of `folds` do not depend on them:
+    /// regions that stay in the processor's cache, or a single one if there are many partial results.
+    fn gathering_for<'a>(
+        &self,
+        folds: &[Fold],
+        axes: &[usize],
+        options: &ComputeOptions<'a>,
+    ) -> Result<(Job<'a>, Vec<Region>)> {
         let whole = whole_of(self.shape());
         let mut job = Job::new(self, whole, options)?.looked_at().beside(states_of_regions(axes));
+        let states_bytes = kept_shape(self.shape(), axes, false)
+            .iter()
+            .fold(size_of::<State>() as u64, |all, &one| all.saturating_mul(one));
+        if !folds.is_empty() && folds.iter().all(|fold| fold.is_exact()) {
+            job = if states_bytes <= FEW_BYTES { job.near() } else { job.in_one() };
+        }
         let outputs: usize = memory_shape(&kept_shape(self.shape(), axes, false))?.iter().product();
         // The same limit as on a GPU, so that regions and results are the same.
         let left_bytes = beside_states(outputs, options.memory_limit_bytes).unwrap_or(options.memory_limit_bytes);
@@ -629,64 +691,115 @@ impl Expr {
 }
 
 /// Computes the elements of the result from their partial results.
-fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType) -> Result<Vec<u8>> {
-    let total: u64 = gathered.axes.iter().map(|&axis| gathered.shape[axis]).product();
-    let mut bytes = Vec::new();
-    let mut from = wide_type(gathered.fold.wide);
-    for state in &gathered.states {
-        let [value, count, second] = state.0;
-        let n = count as f64;
-        match reduction.op {
-            ReduceOp::Sum | ReduceOp::Prod => {
-                bytes.extend(value.to_ne_bytes());
-                if gathered.fold.wide == Wide::Complex {
-                    bytes.extend(second.to_ne_bytes());
+fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType, threads: usize) -> Result<Vec<u8>> {
+    let finish = Finish::new(reduction, gathered.fold, &gathered.shape, &gathered.axes, dtype);
+    let mut bytes = vec![0; gathered.states.len() * dtype.size_bytes()];
+    let parts = gathered.states.chunks(MERGED_AT_ONCE).zip(bytes.chunks_mut(MERGED_AT_ONCE * dtype.size_bytes()));
+    let done = Threads::workers().map(threads, parts, |(states, results)| finish.write(states, results));
+    done.into_iter().collect::<Result<()>>()?;
+    Ok(bytes)
+}
+
+/// The three words of a partial result.
+trait Words {
+    fn words(&self) -> [u64; 3];
+}
+
+impl Words for State {
+    fn words(&self) -> [u64; 3] {
+        self.0
+    }
+}
+
+impl Words for [u64; 3] {
+    fn words(&self) -> [u64; 3] {
+        *self
+    }
+}
+
+/// How partial results become elements of the result, in host memory.
+struct Finish<'a> {
+    reduction: &'a Reduction,
+    wide: Wide,
+    /// Number of elements that make up each element of the result.
+    total: u64,
+    dtype: DType,
+}
+
+impl<'a> Finish<'a> {
+    fn new(reduction: &'a Reduction, fold: Fold, shape: &[u64], axes: &[usize], dtype: DType) -> Finish<'a> {
+        Finish { reduction, wide: fold.wide, total: axes.iter().map(|&axis| shape[axis]).product(), dtype }
+    }
+
+    /// Writes the elements of the result, packed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an extreme of no elements.
+    fn write(&self, states: &[impl Words], results: &mut [u8]) -> Result<()> {
+        let op = self.reduction.op;
+        let number = |word: u64| f64::from_bits(word);
+        let is_complex = self.wide == Wide::Complex && matches!(op, ReduceOp::Sum | ReduceOp::Mean);
+        let mut bytes = vec![0; states.len() * if is_complex { 16 } else { 8 }];
+        let words = bytes.as_chunks_mut::<8>().0;
+        let mut from = wide_type(self.wide);
+        match op {
+            _ if is_complex => {
+                for (parts, state) in words.as_chunks_mut::<2>().0.iter_mut().zip(states) {
+                    let [value, count, second] = state.words();
+                    let n = if op == ReduceOp::Mean { count as f64 } else { 1.0 };
+                    *parts = [value, second].map(|part| (number(part) / n).to_ne_bytes());
                 }
             }
-            ReduceOp::Mean => {
-                bytes.extend((f64::from_bits(value) / n).to_ne_bytes());
-                if gathered.fold.wide == Wide::Complex {
-                    bytes.extend((f64::from_bits(second) / n).to_ne_bytes());
-                }
-            }
-            ReduceOp::Std | ReduceOp::Var => {
-                let variance = f64::from_bits(second).max(0.0) / (n - reduction.ddof).max(0.0);
-                // A NaN element makes the result NaN. If NaN is left out, NumPy returns NaN for too few elements.
-                let has_none = reduction.skip_nan && n <= reduction.ddof;
-                let variance = if has_none || f64::from_bits(second).is_nan() { f64::NAN } else { variance };
-                let value = if reduction.op == ReduceOp::Std { variance.sqrt() } else { variance };
-                bytes.extend(value.to_ne_bytes());
-            }
-            ReduceOp::Min | ReduceOp::Max if count > 0 => bytes.extend(value.to_ne_bytes()),
-            // All elements were NaN and left out.
-            ReduceOp::Min | ReduceOp::Max if total > 0 => bytes.extend(f64::NAN.to_ne_bytes()),
-            ReduceOp::ArgMin | ReduceOp::ArgMax if count > 0 => {
-                from = DType::INT64;
-                bytes.extend(second.to_ne_bytes());
-            }
+            ReduceOp::Sum | ReduceOp::Prod => put(words, states, |[value, ..]| value),
+            ReduceOp::Mean => put(words, states, |[value, count, _]| (number(value) / count as f64).to_bits()),
+            ReduceOp::Std => put(words, states, |state| self.variance(state).sqrt().to_bits()),
+            ReduceOp::Var => put(words, states, |state| self.variance(state).to_bits()),
             ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax => {
-                let message = match total {
-                    0 => format!("{} of no elements has no meaning", reduction.op.name()),
-                    _ => format!("{} of nothing but NaN has no meaning", reduction.op.name()),
-                };
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                let is_value = matches!(op, ReduceOp::Min | ReduceOp::Max);
+                let has_none = states.iter().any(|state| state.words()[1] == 0);
+                if has_none && !(is_value && self.total > 0) {
+                    return Err(self.no_extreme());
+                }
+                if is_value {
+                    // Where all elements were NaN and left out, the extreme is NaN.
+                    let nan = f64::NAN.to_bits();
+                    put(words, states, |[value, count, _]| if count > 0 { value } else { nan });
+                } else {
+                    from = DType::INT64;
+                    put(words, states, |[.., place]| place);
+                }
             }
             ReduceOp::Any | ReduceOp::All | ReduceOp::CountNonzero => {
                 from = DType::INT64;
-                let answer = match reduction.op {
-                    ReduceOp::Any => u64::from(value > 0),
-                    ReduceOp::All => u64::from(value == count),
-                    _ => value,
-                };
-                bytes.extend(answer.to_ne_bytes());
+                match op {
+                    ReduceOp::Any => put(words, states, |[value, ..]| u64::from(value > 0)),
+                    ReduceOp::All => put(words, states, |[value, count, _]| u64::from(value == count)),
+                    _ => put(words, states, |[value, ..]| value),
+                }
             }
         }
+        nan::canonicalize(from, &mut bytes);
+        Ok(cast::cast(from, self.dtype, &bytes, results)?)
     }
-    if gathered.states.is_empty() {
-        return Ok(Vec::new());
+
+    fn variance(&self, [_, count, second]: [u64; 3]) -> f64 {
+        let (n, squares) = (count as f64, f64::from_bits(second));
+        // A NaN element makes the result NaN. If NaN is left out, NumPy returns NaN for too few elements.
+        let has_none = self.reduction.skip_nan && n <= self.reduction.ddof;
+        if has_none || squares.is_nan() { f64::NAN } else { squares.max(0.0) / (n - self.reduction.ddof).max(0.0) }
     }
-    nan::canonicalize(from, &mut bytes);
-    let mut elements = vec![0; bytes.len() / from.size_bytes() * dtype.size_bytes()];
-    cast::cast(from, dtype, &bytes, &mut elements)?;
-    Ok(elements)
+
+    fn no_extreme(&self) -> Error {
+        let name = self.reduction.op.name();
+        let message = match self.total {
+            0 => format!("{name} of no elements has no meaning"),
+            _ => format!("{name} of nothing but NaN has no meaning"),
+        };
+        Error::new(ErrorKind::InvalidArgument, message)
+    }
+}
+
+/// Writes a word for each partial result.
+fn put(words: &mut [[u8; 8]], states: &[impl Words], word: impl Fn([u64; 3]) -> u64) {
+    words.iter_mut().zip(states).for_each(|(bytes, state)| *bytes = word(state.words()).to_ne_bytes());
 }

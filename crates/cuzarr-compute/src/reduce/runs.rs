@@ -17,7 +17,7 @@ const ELEMENTS_OF_STATES: u64 = 256;
 const LEAST_RUNS: usize = 16;
 
 /// Size of partial results, in bytes, up to which sending them takes no noticeable time.
-const FEW_BYTES: u64 = 1 << 16;
+pub(super) const FEW_BYTES: u64 = 1 << 16;
 
 /// The regions of a reduction, divided into runs: neighbouring regions that one task reduces. The division depends only
 /// on the regions and the memory limit.

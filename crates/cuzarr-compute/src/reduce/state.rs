@@ -34,6 +34,15 @@ impl Fold {
     pub(crate) fn of(dtype: DType, accumulator: Accumulator, skip_nan: bool) -> Fold {
         Fold { accumulator, wide: Wide::of(dtype), skip_nan }
     }
+
+    /// Whether partial results may be joined in any groups without a difference: nothing is rounded.
+    pub(crate) fn is_exact(self) -> bool {
+        match self.accumulator {
+            Accumulator::Least | Accumulator::Greatest | Accumulator::Count => true,
+            Accumulator::Sum | Accumulator::Product => matches!(self.wide, Wide::Signed | Wide::Unsigned),
+            Accumulator::Moments => false,
+        }
+    }
 }
 
 /// The widest type of each kind of numbers, in which reductions compute.
@@ -91,8 +100,11 @@ pub(crate) trait Value: Copy + Send + 'static {
 }
 
 /// Converts packed elements of `N` bytes by `convert`, until `row` is full.
+#[inline(always)]
 fn widen_by<const N: usize, V>(packed: &[u8], row: &mut [V], convert: impl Fn([u8; N]) -> V) -> bool {
-    packed.as_chunks::<N>().0.iter().zip(row).for_each(|(&element, value)| *value = convert(element));
+    for (&element, value) in packed.as_chunks::<N>().0.iter().zip(row) {
+        *value = convert(element);
+    }
     true
 }
 
@@ -109,6 +121,7 @@ macro_rules! whole_values {
             fn less(self, other: Self) -> bool { self < other }
             fn is_zero(self) -> bool { self == 0 }
             fn float(self) -> f64 { self as f64 }
+            #[inline(always)]
             fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool {
                 match dtype {
                     $(DType::$dtype => {
@@ -153,6 +166,7 @@ impl Value for f64 {
     fn float(self) -> f64 {
         self
     }
+    #[inline(always)]
     fn widen(dtype: DType, packed: &[u8], row: &mut [Self]) -> bool {
         match dtype {
             DType::FLOAT32 => widen_by(packed, row, |element| f32::from_ne_bytes(element).into()),

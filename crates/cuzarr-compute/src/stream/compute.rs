@@ -118,7 +118,7 @@ impl Expr {
             return summary.compute(of, options);
         }
         part.selection()?.check(self.shape())?;
-        let mut job = Job::new(self, part, options)?;
+        let mut job = Job::new(self, part, options)?.near();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if let [region] = &regions[..] {
@@ -149,7 +149,7 @@ impl Expr {
         self.check_sources(options)?;
         let converted = self.astype(result.dtype())?;
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::new(&converted, whole, options)?;
+        let mut job = Job::new(&converted, whole, options)?.near();
         let limit_bytes = if job.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         if regions.len() > 1 && job.shares_memory_with(result) {
@@ -163,6 +163,14 @@ impl Expr {
 
 /// Computes each of the regions, and copies its elements to their position in `result`.
 fn gather(job: &Job<'_>, regions: &[Region], result: &NdBuffer) -> Result<()> {
+    if job.is_near() && !job.shares_memory_with(result) {
+        // Elements are computed where they belong.
+        let work = |region: &Region, inputs: Vec<NdBuffer>| {
+            let (start, extent) = (memory_shape(&region.start)?, memory_shape(&region.extent)?);
+            job.work_into(&inputs, &result.region(&start, &extent, &vec![1; extent.len()])?)
+        };
+        return for_each_region(job, regions, work, |_, ()| Ok(()));
+    }
     for_each_region(
         job,
         regions,

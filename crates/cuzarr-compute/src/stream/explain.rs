@@ -81,7 +81,7 @@ impl Expr {
             return Ok(());
         }
         let whole = Region { number: 0, start: vec![0; self.ndim()], extent: self.shape().to_vec() };
-        let mut job = Job::planned(self, whole, options)?;
+        let mut job = Job::planned(self, whole, options)?.near();
         let limit_bytes = if self.is_in_memory() { u64::MAX } else { options.memory_limit_bytes };
         let regions = job.regions(None, limit_bytes)?;
         let first = regions.first().map_or_else(|| self.shape().to_vec(), |region| region.extent.clone());

@@ -1,12 +1,13 @@
 //! A job: an expression whose inputs are read and computed region by region.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::internal::node::with_store;
 use cuzarr_device::internal::pool::{Within, in_flight, within};
 use cuzarr_device::{Device, NdBuffer};
 
+use super::near::{self, Blocks, Lent};
 use super::together::Together;
 use crate::expression::{Expr, Flat, Running, Summary, View};
 use crate::options::ComputeOptions;
@@ -15,8 +16,8 @@ use crate::progress::Meter;
 use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::Order;
 use cuzarr::internal::run::{walk, write_behind};
-use cuzarr::plan::{Explanation, Region};
-use cuzarr::{Error, ErrorKind, Result};
+use cuzarr::plan::{Explanation, Region, Selection};
+use cuzarr::{CancellationToken, Error, ErrorKind, Result};
 
 /// Largest useful size of a region in bytes: larger ones gain nothing, since several are in progress at a time.
 const ENOUGH_BYTES: u64 = 1 << 30;
@@ -57,6 +58,10 @@ pub(crate) struct Job<'a> {
     keeps: bool,
     /// A function that returns how many bytes the caller itself needs for a region with some extent.
     beside: Option<Box<BesideRegion>>,
+    /// Whether regions are so small that they stay in the processor's cache ([`near`]).
+    is_near: bool,
+    /// Whether the host computes all elements as one region if the memory limit allows it.
+    is_in_one: bool,
     /// Number of regions that are read ahead, before they are computed.
     ahead: usize,
     /// Whether the job's caller writes the results to a store, so that the job leaves memory for writing. Writing needs
@@ -177,6 +182,8 @@ impl<'a> Job<'a> {
             part,
             keeps: false,
             beside: None,
+            is_near: false,
+            is_in_one: false,
             ahead: 1,
             writes: false,
             processor,
@@ -195,6 +202,31 @@ impl<'a> Job<'a> {
     /// Sets the function `bytes`, which returns from a region's extent how much memory the job's caller itself needs.
     pub(crate) fn beside(self, bytes: impl Fn(&[u64]) -> u64 + Send + Sync + 'static) -> Job<'a> {
         Job { beside: Some(Box::new(bytes)), ..self }
+    }
+
+    /// Makes regions small if they can be computed in the processor's cache, for a caller whose results do not depend on
+    /// the regions.
+    pub(crate) fn near(mut self) -> Job<'a> {
+        let suits = |(number, input): (usize, &Input)| match input {
+            // An array that several inputs use is read once, as one box.
+            Input::Array(view) => near::is_near(view) && self.same[number] == number,
+            Input::Buffer(_) => true,
+            _ => false,
+        };
+        let is_host = self.device() == Device::Cpu && !self.is_in_memory();
+        self.is_near = is_host && self.inputs.iter().enumerate().all(suits);
+        self
+    }
+
+    /// Makes the host compute all elements as one region if the memory limit allows it, for a caller whose results do not
+    /// depend on the regions.
+    pub(crate) fn in_one(self) -> Job<'a> {
+        Job { is_in_one: self.device() == Device::Cpu, ..self }
+    }
+
+    /// Whether regions are computed in the processor's cache.
+    pub(super) fn is_near(&self) -> bool {
+        self.is_near
     }
 
     /// Makes the job leave memory for writing, for a caller that writes the results to a store.
@@ -232,7 +264,15 @@ impl<'a> Job<'a> {
             ways.find_map(|(ahead, share)| Some((cut(ahead, share, ENOUGH_IN_TURN_BYTES).ok()?, ahead)))
         };
         let at_once = || cut(SHORT_REGIONS_AHEAD, SHORT_REGIONS_SHARE, ENOUGH_SHORT_BYTES);
-        let (regions, ahead) = match in_turn() {
+        let near = || {
+            let cut = || cut(1, REGIONS_SHARE, near::enough_bytes(self.processor.threads)).ok();
+            Some((self.is_near.then(cut).flatten()?, 1))
+        };
+        let in_one = || {
+            let cut = || cut(1, REGIONS_SHARE, ENOUGH_BYTES).ok().filter(|regions| regions.len() == 1);
+            Some((self.is_in_one.then(cut).flatten()?, 1))
+        };
+        let (regions, ahead) = match near().or_else(in_one).or_else(in_turn) {
             Some(regions) => regions,
             None => match at_once() {
                 Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
@@ -428,6 +468,21 @@ impl<'a> Job<'a> {
         (0..self.inputs.len()).map(read).collect()
     }
 
+    /// Like [`Job::read`], but into memory that earlier regions used.
+    fn read_near(&self, region: &Region, blocks: &Blocks) -> Result<Lent> {
+        let lent = Mutex::new(Vec::new());
+        let inputs = self.operands(region, |number, view, part| {
+            // Such views are boxes of their arrays.
+            let Some(part) = view.region(part) else { return view.read(part) };
+            let (elements, block) = blocks.take(self.program.inputs[number], &memory_shape(&part.extent)?)?;
+            lent.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+            view.array.read_into(&Selection::region(&part.start, &part.extent)?, &elements)?;
+            Ok(elements)
+        })?;
+        self.note_read(region);
+        Ok((inputs, lent.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    }
+
     /// Like [`Job::read`], but `of_array` reads the elements of arrays in stores. It gets the number of the input.
     ///
     /// # Errors
@@ -543,10 +598,38 @@ impl<'a> Job<'a> {
         let shape = memory_shape(&region.extent)?;
         let made = if self.derived.is_empty() { Vec::new() } else { self.inputs_of(region, inputs)? };
         let inputs = if self.derived.is_empty() { inputs } else { &made };
-        match self.program.passes().filter(|_| self.keeps) {
-            Some(input) => Ok(inputs[input].broadcast_to(&shape)?),
-            None => self.processor.run(&self.program, &shape, inputs),
+        match self.program.passes() {
+            Some(input) if self.keeps => Ok(inputs[input].broadcast_to(&shape)?),
+            // What was computed for this region is in new memory, and need not be copied.
+            Some(input)
+                if self.is_made(input) && inputs[input].shape() == shape && inputs[input].is_contiguous(Order::C) =>
+            {
+                Ok(inputs[input].clone())
+            }
+            _ => self.processor.run(&self.program, &shape, inputs),
         }
+    }
+
+    /// Like [`Job::work`], but writes the elements to `target`, which is in host memory. No input may be computed from
+    /// another expression.
+    ///
+    /// # Errors
+    /// Those of the processor.
+    pub(super) fn work_into(&self, inputs: &[NdBuffer], target: &NdBuffer) -> Result<()> {
+        if target.dtype() == self.program.output && target.is_contiguous(Order::C) {
+            return self.processor.run_into(&self.program, inputs, target);
+        }
+        Ok(target.copy_from(&self.processor.run(&self.program, target.shape(), inputs)?)?)
+    }
+
+    /// Returns the token with which another thread can stop the job.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.options.cancellation.cloned().unwrap_or_default()
+    }
+
+    /// Whether an input is computed from another expression, in host memory.
+    fn is_made(&self, input: usize) -> bool {
+        self.device() == Device::Cpu && matches!(self.derived.get(input), Some(Some(_)))
     }
 
     /// Whether an operand in memory may overlap the memory of `other`.
@@ -623,7 +706,11 @@ pub(crate) fn for_each_region<U: Send>(
     if let [only] = regions {
         return write(only, work(only, job.read(only)?)?);
     }
-    let token = job.options.cancellation.cloned().unwrap_or_default();
+    if job.is_near {
+        let read = |region: &Region, blocks: &Blocks| job.read_near(region, blocks);
+        return near::for_each(&job.token(), regions, read, |region, inputs| write(region, work(region, inputs)?));
+    }
+    let token = job.token();
     if let Some(view) = job.only_array() {
         let shape = view.shape();
         let parts: Vec<Region> =

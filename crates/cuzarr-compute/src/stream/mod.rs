@@ -5,6 +5,7 @@ mod creation;
 mod derived;
 mod explain;
 mod job;
+mod near;
 mod sources;
 mod store;
 mod together;

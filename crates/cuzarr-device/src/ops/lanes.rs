@@ -1,9 +1,50 @@
-//! Transposition of small byte matrices in 16-byte vectors.
+//! Vectors of bytes on the host: transposition of small byte matrices in 16-byte vectors, and loops that use the widest
+//! vectors of the processor.
 //!
 //! Interleaving the two halves of a block of elements rotates the bits of every element's index left by one: the bit
 //! that selects the half becomes the lowest bit. So a matrix of 2ʳ rows and 2ᶜ columns is transposed by `r` such
 //! rounds, whatever its shape. One instruction interleaves half a vector with another (Alman and others call it a
 //! perfect shuffle; Blosc's SSE2 shuffle is a case of it).
+
+/// Work whose loops the compiler turns into vector instructions. Mark `run` with `#[inline(always)]`, and all that it
+/// calls in its loops: only what is inlined is compiled for wider vectors.
+pub trait Vectors {
+    /// The result of the work.
+    type Output;
+    /// Does the work.
+    fn run(self) -> Self::Output;
+}
+
+/// Runs work that is compiled twice: for every processor, and for processors with AVX2, whose vectors are twice as wide.
+/// Both give the same bits, since no operations are fused.
+///
+/// ```
+/// use cuzarr_device::internal::cpu::math::{Vectors, widest};
+/// struct Doubled<'a>(&'a mut [f32]);
+/// impl Vectors for Doubled<'_> {
+///     type Output = ();
+///     #[inline(always)]
+///     fn run(self) {
+///         self.0.iter_mut().for_each(|x| *x *= 2.0);
+///     }
+/// }
+/// let mut numbers = [1.0, 2.5];
+/// widest(Doubled(&mut numbers));
+/// assert_eq!(numbers, [2.0, 5.0]);
+/// ```
+#[inline]
+pub fn widest<W: Vectors>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") {
+        #[target_feature(enable = "avx2")]
+        fn wide<W: Vectors>(work: W) -> W::Output {
+            work.run()
+        }
+        // SAFETY: the processor has what `wide` is compiled for.
+        return unsafe { wide(work) };
+    }
+    work.run()
+}
 
 /// A vector of 16 bytes, which the compiler keeps in a register.
 pub(crate) type Vector = [u8; 16];

@@ -6,6 +6,7 @@
 //! moved keep their bits. `kernels/include/cuzarr/nan.cuh` does the same in kernels.
 
 use crate::array::dtype::{DType, DTypeKind};
+use crate::ops::lanes::{Vectors, widest};
 
 /// A float type whose NaNs can be replaced.
 pub trait Canonical: Copy {
@@ -38,23 +39,44 @@ impl Canonical for f64 {
 /// assert_eq!(bytes, [0x7fc0_0000u32, 0x3f80_0000].map(u32::to_ne_bytes).concat());
 /// ```
 pub fn canonicalize(dtype: DType, elements: &mut [u8]) {
-    macro_rules! replace {
-        ($bits:ty, $infinity:expr, $nan:expr) => {
-            for element in elements.as_chunks_mut::<{ size_of::<$bits>() }>().0 {
-                let bits = <$bits>::from_ne_bytes(*element);
-                let nan = bits & (<$bits>::MAX >> 1) > $infinity;
-                *element = if nan { $nan } else { bits }.to_ne_bytes();
-            }
-        };
-    }
     match (dtype.kind(), dtype.size_bytes()) {
-        (DTypeKind::BFloat, _) => replace!(u16, 0x7f80, 0x7fc0),
-        (DTypeKind::Float, 2) => replace!(u16, 0x7c00, 0x7e00),
-        (DTypeKind::Float, 4) | (DTypeKind::Complex, 8) => replace!(u32, 0x7f80_0000, 0x7fc0_0000),
-        (DTypeKind::Float | DTypeKind::Complex, _) => replace!(u64, 0x7ff0_0000_0000_0000, 0x7ff8_0000_0000_0000),
+        (DTypeKind::BFloat, _) => widest(InWords16 { elements, infinity: 0x7f80, nan: 0x7fc0 }),
+        (DTypeKind::Float, 2) => widest(InWords16 { elements, infinity: 0x7c00, nan: 0x7e00 }),
+        (DTypeKind::Float, 4) | (DTypeKind::Complex, 8) => {
+            widest(InWords32 { elements, infinity: 0x7f80_0000, nan: 0x7fc0_0000 })
+        }
+        (DTypeKind::Float | DTypeKind::Complex, _) => {
+            widest(InWords64 { elements, infinity: 0x7ff0_0000_0000_0000, nan: 0x7ff8_0000_0000_0000 });
+        }
         _ => {}
     }
 }
+
+macro_rules! in_words {
+    ($($name:ident $bits:ident)*) => {$(
+        /// Floats as words, which are NaN if their size is above infinity.
+        struct $name<'a> {
+            elements: &'a mut [u8],
+            infinity: $bits,
+            nan: $bits,
+        }
+
+        impl Vectors for $name<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn run(self) {
+                for element in self.elements.as_chunks_mut::<{ size_of::<$bits>() }>().0 {
+                    let bits = $bits::from_ne_bytes(*element);
+                    let is_nan = bits & ($bits::MAX >> 1) > self.infinity;
+                    *element = if is_nan { self.nan } else { bits }.to_ne_bytes();
+                }
+            }
+        }
+    )*};
+}
+
+in_words! { InWords16 u16 InWords32 u32 InWords64 u64 }
 
 #[cfg(test)]
 mod tests {

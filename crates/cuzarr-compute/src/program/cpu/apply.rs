@@ -1,7 +1,7 @@
 //! Applies one operation to one block of elements on the CPU, with NumPy's results.
 //!
 //! If C's version of a binary32 function may be off by more than an ulp, the function is computed in binary64 and
-//! rounded. `program/arithmetic.cuh` has the same functions for the GPU.
+//! rounded. Sines and cosines of binary32 are computed in vectors. `program/arithmetic.cuh` has the same functions for the GPU.
 
 use cuzarr_device::DType;
 use cuzarr_device::internal::cpu::math;
@@ -36,6 +36,16 @@ pub(super) fn apply(op: Op, operands: &[(DType, &[u8])], out: &mut [u8]) -> Outc
         }
         _ => {}
     }
+    match (op, dtype) {
+        (Op::Sin, DType::FLOAT32) => math::sines(a.as_chunks().0, out.as_chunks_mut().0),
+        (Op::Cos, DType::FLOAT32) => math::cosines(a.as_chunks().0, out.as_chunks_mut().0),
+        _ => return apply_alike(op, dtype, a, b, out),
+    }
+    Outcome::Done
+}
+
+/// Applies `op` to operands of one type.
+fn apply_alike(op: Op, dtype: DType, a: &[u8], b: &[u8], out: &mut [u8]) -> Outcome {
     match dtype {
         DType::BOOL => logic(op, a, b, out),
         DType::INT8 => whole::<i8>(op, a, b, out),
@@ -415,8 +425,6 @@ impl Real for f32 {
             Op::Exp2 => Some(f32::exp2),
             Op::Log => Some(f32::ln),
             Op::Log2 => Some(f32::log2),
-            Op::Sin => Some(f32::sin),
-            Op::Cos => Some(f32::cos),
             other => in_double! {
                 Cbrt Expm1 Log10 Log1p Tan Arcsin Arccos Arctan Sinh Cosh Tanh Arcsinh Arccosh Arctanh;; other
             },

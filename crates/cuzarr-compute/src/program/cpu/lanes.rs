@@ -1,5 +1,9 @@
 //! Element types as bytes in memory, and loops over them.
 
+use std::marker::PhantomData;
+
+use cuzarr_device::internal::cpu::math::{Vectors, widest};
+
 /// A Rust type for elements of one type, with which the CPU computes.
 pub(super) trait Lane: Copy {
     /// Size of an element in bytes.
@@ -62,17 +66,50 @@ impl<T: Lane> Lane for Complex<T> {
 /// Computes `f(a[i])` for all elements of `a`, and writes each result to `out[i]`.
 #[inline(always)]
 pub(super) fn map1<A: Lane, R: Lane>(a: &[u8], out: &mut [u8], f: impl Fn(A) -> R) {
-    for (a, out) in a.chunks_exact(A::SIZE).zip(out.chunks_exact_mut(R::SIZE)) {
-        f(A::get(a)).put(out);
-    }
+    widest(Map1 { a, out, f, types: PhantomData });
 }
 
 /// Computes `f(a[i], b[i])` for all elements of `a` and `b`, and writes each result to `out[i]`.
 #[inline(always)]
 pub(super) fn map2<A: Lane, B: Lane, R: Lane>(a: &[u8], b: &[u8], out: &mut [u8], f: impl Fn(A, B) -> R) {
-    let operands = a.chunks_exact(A::SIZE).zip(b.chunks_exact(B::SIZE));
-    for ((a, b), out) in operands.zip(out.chunks_exact_mut(R::SIZE)) {
-        f(A::get(a), B::get(b)).put(out);
+    widest(Map2 { a, b, out, f, types: PhantomData });
+}
+
+struct Map1<'a, F, A, R> {
+    a: &'a [u8],
+    out: &'a mut [u8],
+    f: F,
+    types: PhantomData<(A, R)>,
+}
+
+impl<A: Lane, R: Lane, F: Fn(A) -> R> Vectors for Map1<'_, F, A, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (a, out) in self.a.chunks_exact(A::SIZE).zip(self.out.chunks_exact_mut(R::SIZE)) {
+            (self.f)(A::get(a)).put(out);
+        }
+    }
+}
+
+struct Map2<'a, F, A, B, R> {
+    a: &'a [u8],
+    b: &'a [u8],
+    out: &'a mut [u8],
+    f: F,
+    types: PhantomData<(A, B, R)>,
+}
+
+impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R> Vectors for Map2<'_, F, A, B, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let operands = self.a.chunks_exact(A::SIZE).zip(self.b.chunks_exact(B::SIZE));
+        for ((a, b), out) in operands.zip(self.out.chunks_exact_mut(R::SIZE)) {
+            (self.f)(A::get(a), B::get(b)).put(out);
+        }
     }
 }
 

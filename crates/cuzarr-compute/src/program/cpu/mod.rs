@@ -7,31 +7,42 @@ use std::sync::{Mutex, PoisonError};
 
 use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::{cast, nan};
-use cuzarr_device::{Buffer, DType, Device, Layout, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use super::layout::Joint;
 use super::steps::{Action, Program, Step};
 use crate::expression::{is_half, lane, negative_power};
 use cuzarr::{Error, ErrorKind, Result};
 
-/// Number of elements that each step of a program computes before the next step begins.
-pub(crate) const BLOCK_ELEMS: usize = 4096;
+/// Number of elements that each step of a program computes before the next step begins. The values of a few steps fit
+/// into a first-level cache of 32 KiB.
+pub(crate) const BLOCK_ELEMS: usize = 1024;
 /// Number of blocks of elements that a thread takes at a time.
-const BLOCKS_AT_ONCE: usize = 16;
+const BLOCKS_AT_ONCE: usize = 64;
 
 /// Computes a program for operands in host memory, and returns the result in new memory, packed in C order.
 ///
 /// # Errors
 /// `OutOfMemory`; `InvalidArgument` for elements without a result, such as 2 to the power of -1.
 pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], threads: usize) -> Result<NdBuffer> {
-    let layout = Layout::contiguous(shape, program.output.size_bytes(), Order::C)?;
-    let size_bytes = layout.size_bytes();
-    let memory = Buffer::empty(Device::Cpu, size_bytes)?;
-    let joint = Joint::new(shape, inputs)?;
+    let result = NdBuffer::empty(Device::Cpu, program.output, shape, Order::C)?;
+    evaluate_into(program, inputs, &result, threads)?;
+    Ok(result)
+}
+
+/// Computes a program for operands in host memory, and writes the result to `result`, which must be packed in C order and
+/// have the program's element type.
+///
+/// # Errors
+/// `InvalidArgument` for elements without a result, and for memory that is in use.
+pub(crate) fn evaluate_into(program: &Program, inputs: &[NdBuffer], result: &NdBuffer, threads: usize) -> Result<()> {
+    let memory = result.as_buffer()?;
+    let joint = Joint::new(result.shape(), inputs)?;
     let held = inputs.iter().map(|input| Ok(input.buffer().host_bytes()?)).collect::<Result<Vec<_>>>()?;
     let offsets = inputs.iter().map(|input| input.layout().offset_bytes());
     let origins: Vec<(&[u8], usize)> = held.iter().map(|bytes| &**bytes).zip(offsets).collect();
-    let pass = ProgramPass { program, joint: &joint, origins: &origins, plan: Registers::plan(program) };
+    let block_elems = result.len().min(BLOCK_ELEMS);
+    let pass = ProgramPass::new(program, &joint, &origins, block_elems);
     let piece_bytes = BLOCKS_AT_ONCE * BLOCK_ELEMS * program.output.size_bytes();
     let mut written = memory.host_bytes_mut()?;
     let spare: Mutex<Vec<Registers>> = Mutex::default();
@@ -39,13 +50,12 @@ pub(crate) fn evaluate(program: &Program, shape: &[usize], inputs: &[NdBuffer], 
     let pieces = written.chunks_mut(piece_bytes).enumerate();
     let done = Threads::workers().map(threads, pieces, |(number, piece)| {
         let own = locked().pop();
-        let mut registers = own.unwrap_or_else(|| Registers::new(program, &pass.plan));
+        let mut registers = own.unwrap_or_else(|| Registers::new(&pass));
         pass.piece(number * BLOCKS_AT_ONCE * BLOCK_ELEMS, piece, &mut registers)?;
         locked().push(registers);
         Ok(())
     });
-    done.into_iter().collect::<Result<()>>()?;
-    Ok(NdBuffer::from_parts(memory, program.output, layout)?)
+    done.into_iter().collect()
 }
 
 /// Returns the bits of the bfloat16 that is nearest to a binary32 number. A NaN keeps its bits: a computed NaN is
@@ -62,6 +72,12 @@ struct ProgramPass<'a> {
     joint: &'a Joint,
     origins: &'a [(&'a [u8], usize)],
     plan: Vec<usize>,
+    /// For each step, whether it is an input whose packed elements are used where they lie.
+    is_direct: Vec<bool>,
+    /// The step whose values only become canonical before they are the result. They are computed in the result's memory.
+    last: Option<usize>,
+    /// Number of elements of a block, or of the whole result if that is less.
+    block_elems: usize,
 }
 
 /// The memory in which one thread keeps the values of a program's steps. Steps whose values are not needed at the same
@@ -101,23 +117,70 @@ impl Registers {
         plan
     }
 
-    fn new(program: &Program, plan: &[usize]) -> Registers {
-        let count = plan.iter().max().map_or(0, |most| most + 1);
+    fn new(pass: &ProgramPass<'_>) -> Registers {
+        let count = pass.plan.iter().max().map_or(0, |most| most + 1);
         let mut values = vec![Vec::new(); count];
-        for (step, &register) in program.steps.iter().zip(plan) {
+        for (number, (step, &register)) in pass.program.steps.iter().zip(&pass.plan).enumerate() {
+            let size_bytes = pass.block_elems * step.lane.size_bytes();
             match &step.action {
-                Action::Constant(element) => values[register] = element.repeat(BLOCK_ELEMS),
-                _ if values[register].len() < BLOCK_ELEMS * step.lane.size_bytes() => {
-                    values[register].resize(BLOCK_ELEMS * step.lane.size_bytes(), 0);
-                }
+                Action::Constant(element) => values[register] = element.repeat(pass.block_elems),
+                _ if pass.is_direct[number] || pass.last == Some(number) => {}
+                _ if values[register].len() < size_bytes => values[register].resize(size_bytes, 0),
                 _ => {}
             }
         }
-        Registers { values, scratch: vec![0; BLOCK_ELEMS * 16] }
+        Registers { values, scratch: Vec::new() }
+    }
+
+    /// Returns all values, and `size_bytes` bytes of scratch memory.
+    fn with_scratch(&mut self, size_bytes: usize) -> (&[Vec<u8>], &mut [u8]) {
+        if self.scratch.len() < size_bytes {
+            self.scratch.resize(size_bytes, 0);
+        }
+        (&self.values, &mut self.scratch[..size_bytes])
     }
 }
 
-impl ProgramPass<'_> {
+impl<'a> ProgramPass<'a> {
+    fn new(
+        program: &'a Program,
+        joint: &'a Joint,
+        origins: &'a [(&'a [u8], usize)],
+        block_elems: usize,
+    ) -> ProgramPass<'a> {
+        let is_direct = |step: &Step| match step.action {
+            Action::Input(input) => {
+                let dtype = program.inputs[input];
+                lane(dtype) == dtype && joint.is_packed(input, dtype.size_bytes())
+            }
+            _ => false,
+        };
+        let is_direct: Vec<bool> = program.steps.iter().map(is_direct).collect();
+        let result = &program.steps[program.result];
+        let last = match (&result.action, &result.arguments[..]) {
+            (Action::Canonical, &[last]) if result.lane == program.output => {
+                let uses = program.steps.iter().flat_map(|step| &step.arguments).filter(|&&argument| argument == last);
+                let is_computed = !is_direct[last] && !matches!(program.steps[last].action, Action::Constant(_));
+                (is_computed && uses.count() == 1).then_some(last)
+            }
+            _ => None,
+        };
+        ProgramPass { program, joint, origins, plan: Registers::plan(program), is_direct, last, block_elems }
+    }
+
+    /// Returns the values of a step that was computed for the elements `range`.
+    fn value<'b>(&'b self, step: usize, range: &std::ops::Range<usize>, values: &'b [Vec<u8>]) -> &'b [u8] {
+        let size_bytes = range.len() * self.program.steps[step].lane.size_bytes();
+        match self.program.steps[step].action {
+            Action::Input(input) if self.is_direct[step] => {
+                let (bytes, origin) = self.origins[input];
+                let start = origin + range.start * self.program.inputs[input].size_bytes();
+                &bytes[start..start + size_bytes]
+            }
+            _ => &values[self.plan[step]][..size_bytes],
+        }
+    }
+
     /// Computes the elements of the program's result from element number `first` on, until `out` is full.
     fn piece(&self, first: usize, out: &mut [u8], registers: &mut Registers) -> Result<()> {
         let element_bytes = self.program.output.size_bytes();
@@ -132,8 +195,16 @@ impl ProgramPass<'_> {
         let program = self.program;
         let is_last = |number: usize| number == program.result && number + 1 == program.steps.len();
         for (number, step) in program.steps.iter().enumerate() {
-            if matches!(step.action, Action::Constant(_)) {
+            if matches!(step.action, Action::Constant(_)) || self.is_direct[number] {
                 continue;
+            }
+            if self.last == Some(number) {
+                self.step(step, &range, out, registers)?;
+                continue;
+            }
+            if self.last.is_some() && number == program.result {
+                nan::canonicalize(step.lane, out);
+                return Ok(());
             }
             if is_last(number) && step.lane == program.output {
                 return self.step(step, &range, out, registers);
@@ -144,9 +215,8 @@ impl ProgramPass<'_> {
             registers.values[register] = value;
             done?;
         }
-        let result = &registers.values[self.plan[program.result]];
         let from = program.steps[program.result].lane;
-        let result = &result[..range.len() * from.size_bytes()];
+        let result = self.value(program.result, &range, &registers.values);
         if program.output == DType::BFLOAT16 {
             lanes::map1(result, out, bfloat_bits);
             return Ok(());
@@ -170,35 +240,31 @@ impl ProgramPass<'_> {
                     self.load(*input, range, value);
                     return Ok(());
                 }
-                let narrow = &mut registers.scratch[..range.len() * dtype.size_bytes()];
+                let (_, narrow) = registers.with_scratch(range.len() * dtype.size_bytes());
                 self.load(*input, range, narrow);
                 Ok(cast::cast(dtype, step.lane, narrow, value)?)
             }
             Action::Cast => {
                 let from = program.steps[step.arguments[0]].lane;
-                let source = &registers.values[self.plan[step.arguments[0]]][..range.len() * from.size_bytes()];
+                let source = self.value(step.arguments[0], range, &registers.values);
                 Ok(cast::cast(from, step.lane, source, value)?)
             }
             Action::Round(half) => {
                 debug_assert!(is_half(*half));
                 let from = program.steps[step.arguments[0]].lane;
-                let Registers { values, scratch } = registers;
-                let source = &values[self.plan[step.arguments[0]]][..range.len() * from.size_bytes()];
-                let narrow = &mut scratch[..range.len() * half.size_bytes()];
+                let (values, narrow) = registers.with_scratch(range.len() * half.size_bytes());
+                let source = self.value(step.arguments[0], range, values);
                 cast::cast(from, *half, source, narrow)?;
                 Ok(cast::cast(*half, step.lane, narrow, value)?)
             }
             Action::Canonical => {
-                let source = &registers.values[self.plan[step.arguments[0]]];
-                value.copy_from_slice(&source[..value.len()]);
+                value.copy_from_slice(self.value(step.arguments[0], range, &registers.values));
                 nan::canonicalize(step.lane, value);
                 Ok(())
             }
             Action::Apply(op) => {
-                let operand = |&argument: &usize| {
-                    let lane = program.steps[argument].lane;
-                    (lane, &registers.values[self.plan[argument]][..range.len() * lane.size_bytes()])
-                };
+                let operand =
+                    |&argument: &usize| (program.steps[argument].lane, self.value(argument, range, &registers.values));
                 let operands: Vec<_> = step.arguments.iter().map(operand).collect();
                 match apply::apply(*op, &operands, value) {
                     apply::Outcome::Done => Ok(()),

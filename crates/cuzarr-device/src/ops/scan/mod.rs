@@ -4,11 +4,12 @@ mod cpu;
 pub(crate) mod cuda;
 
 use crate::array::dtype::{DType, DTypeKind};
-use crate::array::layout::Order;
+use crate::array::layout::{Layout, Order};
 use crate::array::ndbuffer::NdBuffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::defined;
+use crate::memory::buffer::Buffer;
 use crate::ops::lines::Lines;
 use crate::stream::Stream;
 
@@ -43,7 +44,12 @@ impl NdBuffer {
     /// `InvalidArgument` when there is no such dimension; `Unsupported` for bools and opaque bytes; those of
     /// [`NdBuffer::empty`].
     pub fn scan(&self, axis: usize, operation: Scan) -> Result<NdBuffer> {
-        let wide = self.scanned(axis, operation, None)?;
+        self.working_dtype()?;
+        let lines = Lines::new(self.shape(), axis)?;
+        if self.device() == Device::Cpu && !self.is_empty() {
+            return Ok(cpu::scan(self, lines, operation, None)?.0);
+        }
+        let wide = self.scanned(lines, operation, None)?;
         self.narrowed(wide)
     }
 
@@ -68,40 +74,47 @@ impl NdBuffer {
         operation: Scan,
         before: Option<&NdBuffer>,
     ) -> Result<(NdBuffer, Option<NdBuffer>)> {
-        let wide = self.scanned(axis, operation, before)?;
-        let totals = if wide.is_empty() {
-            None
-        } else {
-            let (mut start, mut extent) = (vec![0; wide.ndim()], wide.shape().to_vec());
-            (start[axis], extent[axis]) = (extent[axis] - 1, 1);
-            Some(wide.region(&start, &extent, &vec![1; extent.len()])?.copy(Order::C)?)
-        };
-        Ok((self.narrowed(wide)?, totals))
-    }
-
-    /// Running sums or products in the working type, before they are rounded to the array's type.
-    fn scanned(&self, axis: usize, operation: Scan, before: Option<&NdBuffer>) -> Result<NdBuffer> {
         let working = self.working_dtype()?;
         let lines = Lines::new(self.shape(), axis)?;
-        let own = if self.has_bits_of(working) { self.reinterpret(working)? } else { self.clone() };
-        let Some(before) = before.filter(|_| !self.is_empty()) else {
-            return in_place(own.astype(working, Order::C)?, lines, operation);
-        };
-        // The totals are put before the elements, as if they were one more element.
-        let mut shape = self.shape().to_vec();
-        let ones = vec![1; shape.len()];
-        let mut of_totals = shape.clone();
+        let mut of_totals = self.shape().to_vec();
         of_totals[axis] = 1;
-        if before.dtype() != working || before.shape() != of_totals {
+        let before = before.filter(|_| !self.is_empty());
+        if let Some(before) = before.filter(|before| before.dtype() != working || before.shape() != of_totals) {
             let (got, dtype) = (before.shape(), before.dtype());
             return Err(Error::invalid(format!(
                 "totals before are {dtype} of shape {got:?}, expected {working} of shape {of_totals:?}"
             )));
         }
+        if self.device() == Device::Cpu && !self.is_empty() {
+            let (results, totals) = cpu::scan(self, lines, operation, before)?;
+            let layout = Layout::contiguous(&of_totals, working.size_bytes(), Order::C)?;
+            return Ok((results, Some(NdBuffer::from_parts(Buffer::from_vec(totals), working, layout)?)));
+        }
+        let wide = self.scanned(lines, operation, before.map(|before| (axis, before)))?;
+        let totals = if wide.is_empty() {
+            None
+        } else {
+            let mut start = vec![0; wide.ndim()];
+            start[axis] = wide.shape()[axis] - 1;
+            Some(wide.region(&start, &of_totals, &vec![1; of_totals.len()])?.copy(Order::C)?)
+        };
+        Ok((self.narrowed(wide)?, totals))
+    }
+
+    /// Running sums or products in the working type, on a GPU, before they are rounded to the array's type.
+    fn scanned(&self, lines: Lines, operation: Scan, before: Option<(usize, &NdBuffer)>) -> Result<NdBuffer> {
+        let working = self.working_dtype()?;
+        let own = if self.has_bits_of(working) { self.reinterpret(working)? } else { self.clone() };
+        let Some((axis, before)) = before else {
+            return in_place(own.astype(working, Order::C)?, lines, operation);
+        };
+        // The totals are put before the elements, as if they were one more element.
+        let mut shape = self.shape().to_vec();
+        let ones = vec![1; shape.len()];
         shape[axis] += 1;
         let all = NdBuffer::empty(self.device(), working, &shape, Order::C)?;
         let mut start = vec![0; shape.len()];
-        all.region(&start, &of_totals, &ones)?.copy_from(before)?;
+        all.region(&start, before.shape(), &ones)?.copy_from(before)?;
         start[axis] = 1;
         all.region(&start, self.shape(), &ones)?.copy_from_cast(&own)?;
         in_place(all, Lines { extent: lines.extent + 1, ..lines }, operation)?.region(&start, self.shape(), &ones)
@@ -136,16 +149,12 @@ impl NdBuffer {
     }
 }
 
-/// Computes the running sums or products of a packed array, in place. The caller must be its only user.
+/// Computes the running sums or products of a packed array in GPU memory, in place. The caller must be its only user.
 fn in_place(wide: NdBuffer, lines: Lines, operation: Scan) -> Result<NdBuffer> {
-    match wide.device() {
-        _ if wide.is_empty() => Ok(wide),
-        Device::Cpu => cpu::scan(wide, lines, operation),
-        device => {
-            let stream = Stream::legacy(device)?;
-            cuda::scan(&wide.as_buffer()?, wide.dtype(), lines, operation, &stream)?;
-            stream.synchronize()?;
-            Ok(wide)
-        }
+    if !wide.is_empty() {
+        let stream = Stream::legacy(wide.device())?;
+        cuda::scan(&wide.as_buffer()?, wide.dtype(), lines, operation, &stream)?;
+        stream.synchronize()?;
     }
+    Ok(wide)
 }
