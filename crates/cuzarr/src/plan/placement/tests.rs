@@ -246,22 +246,21 @@ fn an_accelerator_takes_chunks_that_kernels_decode_whole() {
         ReadPlacement::accelerated(&program, &chain, Device::Cuda(0), &given)
             .map(|placement| (placement.route_name(), placement.offload(&program, chunks).saved_s()))
     };
-    let zstd = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]);
+    let zstd = json!([{"name": "zstd", "configuration": {"level": 3}}]);
     let (route, saved_s) = placed(&zstd, 512).unwrap();
     assert!(route == "kernels" && saved_s > 0.02, "{route} {saved_s}");
     assert_eq!(placed(&zstd, 1).unwrap(), ("kernels", 0.0), "one chunk is decoded sooner by a thread");
     let mixed = json!([
-        {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "zstd", "configuration": {"level": 3, "checksum": false}},
-        {"name": "bz2", "configuration": {"level": 1}}
+        {"name": "zstd", "configuration": {"level": 3}},
+        {"name": "numcodecs.bz2", "configuration": {"level": 1}}
     ]);
-    assert!(placed(&mixed, 512).unwrap_err().starts_with("'bz2': "));
+    assert!(placed(&mixed, 512).unwrap_err().starts_with("'numcodecs.bz2': "));
 }
 
 #[test]
 fn elements_in_host_memory_are_encoded_by_a_device_that_has_room_for_them() {
-    let zstd = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]);
-    let program = program(&zstd, 1 << 18, Device::Cpu);
+    let lz4 = json!([{"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}]);
+    let program = program(&lz4, 1 << 18, Device::Cpu);
     let placed = |change: &dyn Fn(&mut WriteCircumstances)| {
         let mut given = WriteCircumstances { staged: true, ..writing(512, 1 << 18) };
         change(&mut given);
@@ -279,7 +278,8 @@ fn elements_in_host_memory_are_encoded_by_a_device_that_has_room_for_them() {
     assert!(staged.memory_bytes >= own.memory_bytes + part_bytes, "the parts of all batches have room");
     assert!(placed(&|given| given.has_lists = true).is_err());
     assert!(placed(&|given| given.memory_limit_bytes = 1 << 20).is_err());
-    let few = |given: &mut WriteCircumstances| (given.force_device, given.chunks) = (false, 1);
-    assert!(placed(&few).unwrap_err().contains("small"));
+    let few = WriteCircumstances { staged: true, force_device: false, ..writing(1, 1 << 14) };
+    let small = chain(&lz4, 1 << 14).bind(Device::Cpu).unwrap();
+    assert!(WritePlacement::accelerated(Some(&small), &few).unwrap_err().contains("small"));
     assert!(WritePlacement::accelerated(None, &WriteCircumstances { staged: true, ..writing(1, 1) }).is_err());
 }
