@@ -17,16 +17,7 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// # Errors
 /// `ConfigInvalid` when an environment variable is not valid.
 pub fn chosen(given: Option<Device>, bytes: u64, output: &mut Output) -> Result<Device> {
-    let config = Config::from_environment()?;
-    let is_set = |name| Ok::<_, cuzarr::Error>(config.setting(name)?.origin != Origin::Default);
-    let by_user = match (given, config.accelerator()) {
-        (Some(device), _) => Some(device),
-        _ if is_set("device")? => Some(config.device()),
-        (None, Accelerator::On(device)) => Some(device),
-        (None, Accelerator::None) if is_set("accelerator")? => Some(Device::Cpu),
-        _ => None,
-    };
-    if let Some(device) = by_user {
+    if let Some(device) = given.map_or_else(|| configured(&Config::from_environment()?), |device| Ok(Some(device)))? {
         return Ok(device);
     }
     if bytes < LEAST_BYTES || probe().unusable.is_some() {
@@ -35,6 +26,17 @@ pub fn chosen(given: Option<Device>, bytes: u64, output: &mut Output) -> Result<
     let device = Device::Cuda(0);
     output.note(&format!("{device} does the work"), "choose by --device, such as --device cpu");
     Ok(device)
+}
+
+/// The device that the settings `device` and `accelerator` name; `None` if they leave the choice to the command.
+fn configured(config: &Config) -> Result<Option<Device>> {
+    let is_set = |name| Ok::<_, cuzarr::Error>(config.setting(name)?.origin != Origin::Default);
+    Ok(match config.accelerator() {
+        _ if is_set("device")? => Some(config.device()),
+        Accelerator::On(device) => Some(device),
+        Accelerator::None if is_set("accelerator")? => Some(Device::Cpu),
+        _ => None,
+    })
 }
 
 /// Opens the array or group that a command works on, for the device that [`chosen`] names. A group counts as large,
@@ -57,4 +59,26 @@ pub fn open(output: &mut Output, path: &str, given: Option<Device>) -> Result<No
 pub fn bytes_of(array: &Array) -> u64 {
     let element_bytes = array.metadata().data_type().size_bytes().unwrap_or(1) as u64;
     array.shape().iter().fold(element_bytes, |bytes, &extent| bytes.saturating_mul(extent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_before_the_choice_of_the_command() {
+        let named = |settings: &[(&str, &str)]| {
+            let mut config = Config::new();
+            for (name, value) in settings {
+                config = config.with(name, value, Origin::Set).unwrap();
+            }
+            configured(&config).unwrap()
+        };
+        assert_eq!(named(&[]), None);
+        assert_eq!(named(&[("accelerator", "auto")]), None);
+        assert_eq!(named(&[("accelerator", "none")]), Some(Device::Cpu));
+        assert_eq!(named(&[("accelerator", "cuda:1")]), Some(Device::Cuda(1)));
+        assert_eq!(named(&[("accelerator", "cuda:1"), ("device", "cpu")]), Some(Device::Cpu));
+        assert_eq!(named(&[("device", "cuda:2")]), Some(Device::Cuda(2)));
+    }
 }
