@@ -10,7 +10,7 @@ use crate::plan::costs::Offload;
 /// The reason, shown to users, why the host reads and writes chunks that are not compressed.
 pub(crate) const PLAIN: &str = "no codec compresses the chunks, so threads bring them directly to their place";
 /// The reason, shown to users, why the host decodes if it is expected to be faster.
-pub(crate) const HOST_IS_FASTER: &str = "the host's threads do so little faster";
+pub(crate) const HOST_IS_FASTER: &str = "the host's threads are expected to be faster";
 
 impl ReadPlacement {
     /// Chooses the placement of a read into host memory whose chunks `device` decodes. `given` forces the device.
