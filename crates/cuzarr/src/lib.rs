@@ -34,6 +34,8 @@
 //! on its codecs and sizes. [`Array::explain`] says where and why, and [`ArrayOptions::strict`] turns an unwanted
 //! fall-back to the host into an error.
 //!
+//! With [`ArrayOptions::accelerator`], a GPU decodes and encodes for arrays in host memory, too.
+//!
 //! ```
 #![doc = include_str!("../examples/sharded_on_gpu.rs")]
 //! ```
