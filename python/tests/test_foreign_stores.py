@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from plain_store import Objects
 
 import cuzarr
 from cuzarr import storage
@@ -82,25 +83,6 @@ def one(store: Any, **more: Any) -> Pair:
 def mapped(fs: Any, root: str, **more: Any) -> Pair:
     mapper = fsspec.FSMap(root, fs)
     return Pair(mapper, FsspecStore.from_mapper(mapper), **more)
-
-
-class Objects:
-    """As little as a store may have."""
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        self.values = values
-
-    def get(self, key: str) -> bytes:
-        return self.values[key]
-
-    def set(self, key: str, value: bytes) -> None:
-        self.values[key] = value
-
-    def delete(self, key: str) -> None:
-        del self.values[key]
-
-    def list(self) -> list[str]:
-        return list(self.values)
 
 
 class Bytes(MemoryStore):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_store import Objects
 
 import cuzarr
 from cuzarr import _core
@@ -30,26 +31,15 @@ from fsspec.implementations.dirfs import DirFileSystem  # noqa: E402
 Wrap = Callable[[Any], Any]
 
 
-class Values:
+class Values(Objects):
     """A store of a program, which says where its values are."""
 
     def __init__(self, place: Any) -> None:
-        self.place, self.values = place, {}  # type: ignore[var-annotated]
+        super().__init__({})
+        self.place = place
 
     def identity(self) -> Any:
         return self.place
-
-    def get(self, key: str) -> bytes:
-        return self.values[key]
-
-    def set(self, key: str, value: bytes) -> None:
-        self.values[key] = value
-
-    def delete(self, key: str) -> None:
-        del self.values[key]
-
-    def list(self) -> list[str]:
-        return list(self.values)
 
 
 DIRECTORIES: dict[str, Wrap] = {

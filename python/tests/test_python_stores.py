@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_store import Objects
 
 import cuzarr
 from cuzarr import _core
@@ -41,25 +42,16 @@ class Asked:
             self.before(key)
 
 
-class Synchronous:
+class Synchronous(Objects):
     """A store without a coroutine."""
 
     def __init__(self, values: dict[str, Any], *before: Callable[[str], Any]) -> None:
-        self.values = values
+        super().__init__(values)
         self.asked = Asked(*before)
 
     def get(self, key: str) -> Any:
         self.asked(key)
-        return self.values[key]
-
-    def set(self, key: str, value: bytes) -> None:
-        self.values[key] = value
-
-    def delete(self, key: str) -> None:
-        del self.values[key]
-
-    def list(self) -> list[str]:
-        return list(self.values)
+        return super().get(key)
 
 
 class NeverWaiting(zarr.storage.MemoryStore):  # type: ignore[misc, name-defined]

@@ -48,11 +48,14 @@ pub fn open(output: &mut Output, path: &str, given: Option<Device>) -> Result<No
     let node = nodes::open(output.registry(), path, given)?;
     let bytes = if let Node::Array(array) = &node { bytes_of(array) } else { u64::MAX };
     let device = chosen(given, bytes, output)?;
-    let own = match &node {
-        Node::Array(array) => array.options().device,
-        Node::Group(group) => group.options().device,
-    };
-    if device == own { Ok(node) } else { nodes::open(output.registry(), path, Some(device)) }
+    match node {
+        Node::Array(array) => {
+            let options = array.options().clone().with_device(device);
+            Ok(Node::Array(array.with_options(options)))
+        }
+        Node::Group(group) if group.options().device == device => Ok(Node::Group(group)),
+        Node::Group(_) => nodes::open(output.registry(), path, Some(device)),
+    }
 }
 
 /// Size of all elements of an array in bytes; elements of variable length count as one byte.

@@ -3,9 +3,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::documents::Lookup;
 use super::hierarchy::walk_documents;
 use super::*;
+use crate::config::Accelerator;
 use crate::meta::{DataType, Extension, GroupMetadata, NodeDocuments};
+use crate::plan::Selection;
 use crate::store::testing::{Observed, Operation};
 use crate::store::{LocalStore, MemoryStore, Prefixed, ReadOnly, Split, StoreExt, join_key};
+use cuzarr_device::{Device, NdBuffer};
 use serde_json::{Map, Value, json};
 
 fn memory() -> Arc<dyn Store> {
@@ -609,4 +612,21 @@ fn a_change_that_another_writer_interrupts_at_any_request_loses_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn strict_takes_no_codec_of_the_host_for_damage() {
+    let compressor = Extension::new("numcodecs.bz2", Map::from_iter([("level".to_string(), json!(1))]));
+    let bytes = Extension::new("bytes", Map::from_iter([("endian".to_string(), json!("little"))]));
+    let builder = Array::builder([4], DataType::Int32).codecs([bytes, compressor]);
+    let array = builder.create_in(Arc::new(MemoryStore::new()), "a").unwrap();
+    array
+        .write_buffer(&Selection::all(&[4]), &NdBuffer::from_slice(Device::Cpu, &[1, 2, 3, 4], &[4]).unwrap())
+        .unwrap();
+    let options = array.options().clone().with_strict(true).with_accelerator(Accelerator::On(Device::Simt));
+    let strict = array.with_options(options);
+    let refused = strict.read_buffer(&Selection::all(&[4])).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::FallbackRefused);
+    let damaged = strict.verify(&|_, _| ()).unwrap();
+    assert!(damaged.is_empty(), "{damaged:?}");
 }

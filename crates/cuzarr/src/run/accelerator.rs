@@ -94,9 +94,7 @@ impl Wanted {
         }
         Ok(self.device.initialize().map_err(|error| Left::fallback(error.message())))
     }
-}
 
-impl Wanted {
     /// Describes for an explanation what the accelerator does, or why the host does the work.
     pub(crate) fn explained(self, left: Option<&Left>) -> Acceleration {
         Acceleration { device: self.device.to_string(), via_host: left.map(|left| left.reason.clone()) }
@@ -203,7 +201,10 @@ pub(crate) fn of_read(
     options: &Options,
     explains: bool,
 ) -> Result<Option<(Wanted, Result<Offer, Left>)>> {
-    let Some(wanted) = Wanted::of_reads(options)?.filter(|_| access.device() == Device::Cpu) else { return Ok(None) };
+    if access.device() != Device::Cpu {
+        return Ok(None);
+    }
+    let Some(wanted) = Wanted::of_reads(options)? else { return Ok(None) };
     let offer = match Offer::new(wanted, access, store, plan, options)? {
         Ok(offer) => wanted.started(offer.offload.saved_s(), offer.size_bytes, explains)?.map(|()| offer),
         refused => refused,
@@ -216,7 +217,7 @@ pub(crate) fn of_read(
 }
 
 /// Decides whether a device decodes the chunks of several reads into host memory, by one call. Returns the device, or
-/// `None` if the host decodes. `reads` has the access, store and plan of each array. With `explains`, nothing is read now.
+/// `None` if the host decodes. `reads` has the access, store and plan of each array; all results are on one device. With `explains`, nothing is read now.
 ///
 /// # Errors
 /// Those of [`of_read`].
@@ -225,12 +226,13 @@ pub(crate) fn of_reads<'a>(
     options: &Options,
     explains: bool,
 ) -> Result<Option<Device>> {
+    let mut reads = reads.peekable();
+    if reads.peek().is_none_or(|(access, ..)| access.device() != Device::Cpu) {
+        return Ok(None);
+    }
     let Some(wanted) = Wanted::of_reads(options)? else { return Ok(None) };
     let (mut all, mut taken_bytes, mut left_bytes) = (Offload::default(), 0, 0);
     for (access, store, plan) in reads {
-        if access.device() != Device::Cpu {
-            return Ok(None);
-        }
         match Offer::new(wanted, access, store, plan, options)? {
             Ok(offer) => {
                 all = all + offer.offload;
@@ -280,7 +282,7 @@ pub(crate) fn of_write(
     }
     let device = (wanted.device, wanted.is_named);
     let placement = match access.place_accelerated_write(store, plan, device, options) {
-        Ok(placement) => wanted.started(placement.saved_s(), size_bytes, explains)?.map(|()| placement),
+        Ok((placement, offload)) => wanted.started(offload.saved_s(), size_bytes, explains)?.map(|()| placement),
         Err(reason) => Err(Left::fallback(reason)),
     };
     let placement = match placement {
@@ -315,4 +317,31 @@ pub(crate) fn place_write(
         placement.refuse_fallen(access.chain())?;
     }
     Ok(placement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_add_up_until_they_are_worth_the_start() {
+        let missed = Missed::default();
+        assert!(!missed.adds_up(0.2, 1 << 20) && !missed.adds_up(0.2, 1 << 20), "too few bytes");
+        assert!(!missed.adds_up(0.0, 0), "asking adds nothing");
+        assert!(missed.adds_up(0.0, 62 << 20));
+        let missed = Missed::default();
+        assert!(!missed.adds_up(0.1, 1 << 30) && !missed.adds_up(0.1, 1 << 30) && missed.adds_up(0.1, 1));
+    }
+
+    #[test]
+    fn strict_needs_a_name() {
+        let options = Options::default().with_strict(true).with_accelerator(Accelerator::Auto);
+        assert_eq!(Wanted::of_reads(&options).unwrap_err().kind(), ErrorKind::ConfigInvalid);
+        let named = options.clone().with_accelerator(Accelerator::On(Device::Cuda(1)));
+        assert_eq!(Wanted::of_reads(&named).unwrap(), Some(Wanted { device: Device::Cuda(1), is_named: true }));
+        let on_device = options.with_accelerator(Accelerator::None).with_device(Device::Cuda(2));
+        assert_eq!(Wanted::of_reads(&on_device).unwrap(), None);
+        let own = Wanted { device: Device::Cuda(2), is_named: false };
+        assert_eq!(Wanted::of_writes(&on_device).unwrap(), Some(own));
+    }
 }

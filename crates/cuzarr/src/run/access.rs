@@ -10,8 +10,8 @@ use crate::codec::{Chain, Program};
 use crate::error::Result;
 use crate::meta::ArrayMetadata;
 use crate::plan::{
-    ChunkLayout, Circumstances, KeyOf, Level, PackedLayout, Plan, PlanOptions, ReadPlacement, ShardLayout, Source,
-    WriteCircumstances, WritePlacement, WritePlan, chunks_touched,
+    ChunkLayout, Circumstances, KeyOf, Level, Offload, PackedLayout, Plan, PlanOptions, ReadPlacement, ShardLayout,
+    Source, WriteCircumstances, WritePlacement, WritePlan, chunks_touched,
 };
 use crate::run::options::Options;
 use crate::run::read::indexes::Indexes;
@@ -319,8 +319,8 @@ impl Access {
         WritePlacement::new(self.source.layout().program.as_deref(), &given)
     }
 
-    /// Chooses how `device` encodes the chunks of a write from host memory. If it is `forced`, it encodes all that it
-    /// can.
+    /// Chooses how `device` encodes the chunks of a write from host memory, and estimates the times of both ways. If it is
+    /// `forced`, it encodes all that it can.
     ///
     /// # Errors
     /// The reason why the host encodes.
@@ -330,7 +330,7 @@ impl Access {
         plan: &WritePlan,
         (device, forced): (Device, bool),
         options: &Options,
-    ) -> Result<WritePlacement, &'static str> {
+    ) -> Result<(WritePlacement, Offload), &'static str> {
         let given = self.write_circumstances(store, plan, device, options);
         let given = WriteCircumstances { staged: true, force_device: forced, ..given };
         WritePlacement::accelerated(self.source.layout().program.as_deref(), &given)

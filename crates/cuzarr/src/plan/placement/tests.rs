@@ -264,7 +264,7 @@ fn elements_in_host_memory_are_encoded_by_a_device_that_has_room_for_them() {
     let placed = |change: &dyn Fn(&mut WriteCircumstances)| {
         let mut given = WriteCircumstances { staged: true, ..writing(512, 1 << 18) };
         change(&mut given);
-        WritePlacement::accelerated(Some(&program), &given).map(|placement| match placement.route {
+        WritePlacement::accelerated(Some(&program), &given).map(|(placement, _)| match placement.route {
             WriteRoute::Device(device) => device,
             other => panic!("{other:?}"),
         })

@@ -137,8 +137,6 @@ pub(crate) struct WritePlacement {
     /// Where old elements are merged with new ones: on the device (`Ok`), or on the host, with the reason (`Err`).
     /// `None` if each chunk is replaced as a whole.
     merging: Option<Result<(), &'static str>>,
-    /// The estimated times of encoding on the host and on the device.
-    offload: Offload,
 }
 
 /// The reason, shown to users, why the host merges old and new elements if index lists select elements.
@@ -148,8 +146,8 @@ impl WritePlacement {
     /// Chooses the placement of a write. `program` is `None` for elements of variable length.
     pub(crate) fn new(program: Option<&Program>, given: &WriteCircumstances) -> WritePlacement {
         let keeps = !given.least.replaces();
-        let (device, offload) = (given.device, Offload::default());
-        let by_host = |route| WritePlacement { route, device, left: None, merging: keeps.then_some(Ok(())), offload };
+        let by_host =
+            |route| WritePlacement { route, device: given.device, left: None, merging: keeps.then_some(Ok(())) };
         let Some(program) = program else { return by_host(WriteRoute::Variable) };
         if given.device == Device::Cpu {
             return by_host(WriteRoute::Host);
@@ -163,28 +161,28 @@ impl WritePlacement {
             encoding => WriteRoute::Device(Box::new(DeviceWrite::new(program, encoding, given))),
         };
         let left = if matches!(route, WriteRoute::Host) { left.or(Some(LISTED)) } else { left };
-        let offload =
-            program.device_encoder().map_or(offload, |encoder| load(program, given).offload(encoder.speeds()));
-        WritePlacement { route, device: given.device, left, merging, offload }
+        WritePlacement { route, device: given.device, left, merging }
     }
 
-    /// Chooses the placement of a write of elements in host memory whose chunks a device encodes.
+    /// Chooses the placement of a write of elements in host memory whose chunks a device encodes. Also returns the
+    /// estimated times of both ways.
     ///
     /// # Errors
     /// The reason why the host encodes.
     pub(crate) fn accelerated(
         program: Option<&Program>,
         given: &WriteCircumstances,
-    ) -> Result<WritePlacement, &'static str> {
-        if program.is_none() {
-            return Err(VARIABLE);
-        }
+    ) -> Result<(WritePlacement, Offload), &'static str> {
+        let program = program.ok_or(VARIABLE)?;
         if given.has_lists {
             return Err(LISTED);
         }
-        let placement = WritePlacement::new(program, given);
+        let placement = WritePlacement::new(Some(program), given);
         match (&placement.route, placement.left) {
-            (WriteRoute::Device(device), _) if device.encoding.is_some() => Ok(placement),
+            (WriteRoute::Device(device), _) if device.encoding.is_some() => {
+                let offload = load(program, given).offload(program.device_encoder()?.speeds());
+                Ok((placement, offload))
+            }
             (_, reason) => Err(reason.unwrap_or("no codec of the chunks has kernels")),
         }
     }
@@ -192,11 +190,6 @@ impl WritePlacement {
     /// The device whose memory holds the elements to write, or that encodes them.
     pub(crate) fn device(&self) -> Device {
         self.device
-    }
-
-    /// Seconds that encoding on the device is expected to save; 0 if it saves too little to be sure.
-    pub(crate) fn saved_s(&self) -> f64 {
-        self.offload.saved_s()
     }
 
     /// Why the host encodes chunks whose elements are in device memory; `None` if kernels do, or the elements are on
@@ -291,10 +284,7 @@ impl DeviceWrite {
         let downloads = DOWNLOADS.min(slabs - 1).min((arenas as usize).saturating_sub(1));
         DeviceWrite {
             gathers_packed,
-            keeps_packed: given.is_resident
-                && !given.staged
-                && program.stored_is_packed()
-                && program.tail().packing == Packing::Plain,
+            keeps_packed: given.is_resident && program.stored_is_packed() && program.tail().packing == Packing::Plain,
             keeps_frames: given.is_resident && is_final,
             slab_bytes,
             slabs,

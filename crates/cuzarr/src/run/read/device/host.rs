@@ -95,14 +95,19 @@ impl HostOuts {
             let fill = |extent| Work::Fill(extent, results[out].fill.clone());
             works.entry(out).or_default().extend(boxes.into_iter().map(fill));
         }
-        let (countdown, ticket) = Countdown::new();
+        // All boxes are lent before the first thread begins, so that no thread works on after an error.
+        let mut lent = Vec::new();
         for (out, works) in works {
-            let lent = self.writers[out].lend(works.iter().map(Work::boxes).collect())?;
+            let parts = self.writers[out].lend(works.iter().map(Work::boxes).collect())?;
             for (number, work) in works.into_iter().enumerate() {
-                let (part, ticket) = (lent.part(number)?, ticket.clone());
-                let (call, ring, copies) = (Arc::clone(&self.call), self.ring.clone(), self.copies.clone());
-                self.call.submit(false, move || run(&call, &ring, &copies, work, part, ticket));
+                lent.push((work, parts.part(number)?));
             }
+        }
+        let (countdown, ticket) = Countdown::new();
+        for (work, part) in lent {
+            let (call, ring, copies) = (Arc::clone(&self.call), self.ring.clone(), self.copies.clone());
+            let ticket = ticket.clone();
+            self.call.submit(false, move || run(&call, &ring, &copies, work, part, ticket));
         }
         Ok(countdown)
     }
