@@ -304,6 +304,23 @@ def test_other_users_of_numpy(gpu: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(xarray.open_dataset(tmp_path / "x", engine="cuzarr").v.values, truth)
 
 
+def test_copies_and_pyramids_are_made_by_it(gpu: str, tmp_path: Path) -> None:
+    truth = values((32, 64, 48))
+    cuzarr.create_array(tmp_path / "a", data=truth, chunks=(8, 16, 48), compressors=CODECS["zstd"])
+    for accelerator in ("none", gpu):
+        cuzarr.memory.reset_peak(gpu)
+        before = cuzarr.memory.info(gpu).peak
+        with cuzarr.config.set({"accelerator": accelerator}):
+            copy = cuzarr.rechunk(tmp_path / "a", tmp_path / f"copy-{accelerator}", chunks=(32, 8, 8))
+            image = cuzarr.pyramid(tmp_path / "a", tmp_path / f"image-{accelerator}", levels=2)
+        assert (cuzarr.memory.info(gpu).peak > before) == (accelerator != "none")
+        assert copy.device == "cpu"
+        np.testing.assert_array_equal(copy[...], truth)
+        level = image["1"][...]
+        assert isinstance(level, np.ndarray)
+        np.testing.assert_allclose(level, truth.reshape(16, 2, 32, 2, 24, 2).mean(axis=(1, 3, 5)), rtol=1e-6)
+
+
 FORKED = """
 import os, sys
 import numpy as np, cuzarr

@@ -274,6 +274,7 @@ class Job:
         self.options = {
             "device": device_name(device or (node.device if is_stored(node) else None)),
             "strict": config.get("strict"),
+            "accelerator": config.get("accelerator"),
             "memory_limit_bytes": config.get("memory_limit") if memory_limit is None else parse_size(memory_limit),
             "threads": config.get("threading.max_workers"),
         }
@@ -429,7 +430,7 @@ def copy(
     storage_options : dict, optional
         Options for URLs of remote stores.
     device : str, optional
-        The device that decodes and moves elements; by default the source's device.
+        The device that decodes and moves elements; by default the source's device, or the ``accelerator`` if there is one.
     memory_limit : int or str, optional
         Memory limit in bytes or as ``"8 GiB"``; by default the configured limit.
     progress : bool, callable or object, optional

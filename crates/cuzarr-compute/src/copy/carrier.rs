@@ -39,7 +39,8 @@ pub trait Carrier {
     ) -> Result<()>;
 }
 
-/// The carrier that copies all regions in this process. It reads the next box while it writes the current one.
+/// The carrier that copies all regions in this process. It reads the next box while it writes the current one. With an
+/// accelerator, that device does the work for arrays in host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
@@ -55,6 +56,7 @@ impl Carrier for Here {
         rest: &mut Rest<'_>,
         done: &mut dyn FnMut(&Region, Option<u64>) -> Result<()>,
     ) -> Result<()> {
+        let pass = pass.on(pass.source().options().working_device(pass.size_bytes())?);
         let _within = within(pass.source().device(), memory_limit_bytes);
         pass.run(rest, done)
     }

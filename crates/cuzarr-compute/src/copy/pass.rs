@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cuzarr_device::downsample::{Boxes, Downsampling, downsample_part};
 use cuzarr_device::internal::pool::{in_flight, within};
-use cuzarr_device::{DType, NdBuffer, Order};
+use cuzarr_device::{DType, Device, NdBuffer, Order};
 
 use crate::progress::Meter;
 use cuzarr::codec::VariableElements;
@@ -111,6 +111,17 @@ impl Pass {
     /// Returns the selection of source elements to copy; `None` means all.
     pub fn selection(&self) -> Option<&Selection> {
         self.select.as_ref()
+    }
+
+    /// Returns this pass with elements in the memory of `device`.
+    pub(super) fn on(&self, device: Device) -> Pass {
+        let moved = |array: &Array| array.with_options(array.options().clone().with_device(device));
+        Pass { source: moved(&self.source), target: moved(&self.target), ..self.clone() }
+    }
+
+    /// Size in bytes of all elements of the target.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.target.metadata().elems().unwrap_or(u64::MAX).saturating_mul(element_bytes(&self.target))
     }
 
     /// Adds the regions and bytes that this pass still has to copy to the totals of the progress meter.

@@ -126,7 +126,8 @@ pub struct Unit {
 }
 
 /// The values that a decoder read from the headers of one frame, in a form that only this decoder understands.
-pub struct Headers(Option<Box<dyn Any + Send + Sync>>);
+#[derive(Clone)]
+pub struct Headers(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Headers {
     /// Headers with no content, for decoders whose kernels need nothing that the host has read from the frame.
@@ -136,7 +137,7 @@ impl Headers {
 
     /// Keeps what a decoder read from a frame, for [`DeviceDecoder::prepare`].
     pub fn read(value: impl Any + Send + Sync) -> Headers {
-        Headers(Some(Box::new(value)))
+        Headers(Some(Arc::new(value)))
     }
 
     /// Returns the value that [`Headers::read`] kept; `None` if it has another type or there is none.
@@ -164,10 +165,10 @@ pub struct Request<'a> {
     pub device: Device,
     /// The frames, each with its range in the source and in the target.
     pub units: &'a [Unit],
-    /// A copy of all bytes of the source, if the host has one. A decoder that has a [`HeaderWalk`] and gets no headers
-    /// always gets these bytes, with at least the headers filled in.
+    /// A copy of all bytes of the source, if the host has one.
     pub host: Option<&'a [u8]>,
-    /// The headers of all frames, if the decoder has already read them.
+    /// The headers of all frames, if the decoder has already read them. A decoder that has a [`HeaderWalk`] always gets
+    /// them, or the frames' bytes.
     pub headers: &'a [Headers],
     /// Scratch memory, in bytes, that the decoding should not exceed if it can. A decoder that needs more time to save
     /// memory decides by this number.

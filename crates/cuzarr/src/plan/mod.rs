@@ -42,7 +42,7 @@ pub(crate) use geometry::{chunk_bounds, memory_shape, strides};
 pub(crate) use placement::{
     ChunkRoute, Circumstances, DeviceEncoding, DeviceWrite, HOST_IS_FASTER, PIECES_SHARE, PLAIN, PLAIN_COPIES,
     ReadPlacement, Resident, Route, SMALL_BYTES, WriteCircumstances, WritePlacement, WriteRoute, encoding_places,
-    old_bound_bytes, padded, refuse_fallen,
+    padded, refuse_fallen,
 };
 pub(crate) use source::{ChunkLayout, Level, PackedLayout, ShardLayout};
 pub(crate) use write::{Coverage, Touched, WritePlan};

@@ -101,6 +101,30 @@ impl Wanted {
     }
 }
 
+impl Options {
+    /// The device for work on `size_bytes` whose elements stay inside the engine, such as a copy: that of the results,
+    /// or the accelerator, because nobody sees in which memory the elements are. Under [`Accelerator::Auto`], work on
+    /// few bytes is done by the host.
+    ///
+    /// # Errors
+    /// Those of an accelerator that cannot be used, if it was named.
+    pub fn working_device(&self, size_bytes: u64) -> Result<Device> {
+        let Some(wanted) = Wanted::of_reads(self)? else { return Ok(self.device) };
+        let least_bytes = match wanted {
+            Wanted { is_named: true, .. } => 0,
+            Wanted { device, .. } if device.is_initialized() => LEAST_BYTES,
+            _ => START_BYTES,
+        };
+        if self.device != Device::Cpu || is_forked() || size_bytes < least_bytes {
+            return Ok(self.device);
+        }
+        match wanted.device.initialize() {
+            Err(error) if wanted.is_named => Err(error.into()),
+            started => Ok(if started.is_ok() { wanted.device } else { self.device }),
+        }
+    }
+}
+
 impl Missed {
     /// Adds what one call would have saved. Returns whether all calls together are worth the start of the device.
     fn adds_up(&self, saved_s: f64, size_bytes: u64) -> bool {

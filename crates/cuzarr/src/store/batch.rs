@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuzarr_device::{Buffer, Device};
 
 use super::object::Object;
-use super::parts::{PART_BYTES, Parts};
+use super::parts::{PART_BYTES, Parts, part_bytes};
 use super::{ByteRange, Key, Lease, ReadOutcome, ReadRequest, ReadSink, Workers};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 
@@ -184,11 +184,12 @@ impl<S: Source> SharedBatch<S> {
             Err(error) => return self.done(item, Err(error)),
         };
         let size_bytes = lease.bytes().len();
-        let is_divided = self.threads > 1 && size_bytes >= 2 * PART_BYTES && object.is_divisible();
+        let part_bytes = part_bytes(size_bytes, self.threads / self.units.len());
+        let is_divided = self.threads > 1 && size_bytes >= 2 * part_bytes && object.is_divisible();
         if let Some(helpers) = self.helpers.as_ref().filter(|_| is_divided) {
             let shared = Arc::clone(self);
             let end = move |outcome| shared.done(item, outcome);
-            match Parts::divide(object, offset, self.is_watched(item), lease, end) {
+            match Parts::divide(object, offset, part_bytes, self.is_watched(item), lease, end) {
                 Ok(parts) => return parts.fill(helpers, self.threads),
                 Err(undivided) => lease = undivided,
             }

@@ -15,6 +15,13 @@ use crate::error::{Error, ErrorKind, Result};
 /// Size of the parts into which a large read is divided among threads, in bytes. A thread fills it in about a fifth of
 /// a millisecond.
 pub(super) const PART_BYTES: usize = 1 << 20;
+/// Smallest part for which another thread is woken, in bytes, when there are fewer reads than threads.
+const LEAST_PART_BYTES: usize = 1 << 18;
+
+/// The size of the parts into which a read of `size_bytes` is divided if `threads` threads could fill it.
+pub(super) fn part_bytes(size_bytes: usize, threads: usize) -> usize {
+    size_bytes.div_ceil(threads.max(1)).next_multiple_of(4096).clamp(LEAST_PART_BYTES, PART_BYTES)
+}
 
 /// A function that is called once, with the outcome of the divided read.
 type PartEnd = Box<dyn FnOnce(Result<ReadOutcome>) + Send>;
@@ -48,11 +55,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<O: Object + 'static> Parts<O> {
-    /// Divides `lease`, the memory for a read that starts at byte `offset` of the value, into parts for several
-    /// threads. Returns `lease` itself if it cannot be divided.
+    /// Divides `lease`, the memory for a read that starts at byte `offset` of the value, into parts of `part_bytes` for
+    /// several threads. Returns `lease` itself if it cannot be divided.
     pub(super) fn divide(
         object: &Arc<O>,
         offset: u64,
+        part_bytes: usize,
         watched: bool,
         mut lease: Box<dyn Lease>,
         end: impl FnOnce(Result<ReadOutcome>) + Send + 'static,
@@ -61,7 +69,7 @@ impl<O: Object + 'static> Parts<O> {
         let mut waiting = VecDeque::new();
         // The loop goes down to 0, so the first part has no bytes. It is kept until the item ends, and its bytes would
         // wait.
-        for at in (0..size_bytes).step_by(PART_BYTES).rev() {
+        for at in (0..size_bytes).step_by(part_bytes).rev() {
             match lease.split_off(at) {
                 Some(lease) => waiting.push_front(Part { first: false, offset: offset + at as u64, lease }),
                 // If the memory cannot be split here, it stays with the part before it.
@@ -221,7 +229,7 @@ mod tests {
         let lease = Box::new(Divisible { all: Arc::clone(&all), part: vec![0; size_bytes], at: 0 });
         let (sender, ended) = mpsc::channel();
         let end = move |outcome: Result<ReadOutcome>| sender.send(outcome.map(drop)).unwrap();
-        let parts = Parts::divide(&Arc::new(value), 7, whole, lease, end).ok().unwrap();
+        let parts = Parts::divide(&Arc::new(value), 7, PART_BYTES, whole, lease, end).ok().unwrap();
         let workers: Arc<dyn Workers> = Arc::new(Threads);
         // Lent threads survive a panic, and so must this one.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.fill(&workers, 3)));
@@ -238,6 +246,14 @@ mod tests {
             outcome.unwrap();
             assert!(bytes.iter().zip(7u64..).all(|(&byte, at)| byte == (at % 251) as u8));
         }
+    }
+
+    #[test]
+    fn parts_share_a_read_among_idle_threads() {
+        let of = |size_bytes, threads| part_bytes(size_bytes, threads);
+        assert_eq!([of(1 << 30, 64), of(8 << 20, 1), of(8 << 20, 0)], [PART_BYTES; 3]);
+        assert_eq!([of(1 << 20, 16), of(3, 4), of(0, 1)], [LEAST_PART_BYTES; 3]);
+        assert_eq!(of(3 << 20, 8), (3 << 20) / 8);
     }
 
     #[test]

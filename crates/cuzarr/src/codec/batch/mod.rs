@@ -187,17 +187,29 @@ impl Batch {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         units.iter().enumerate().try_for_each(|(index, unit)| check_unit(index, unit, src, dst))?;
-        let gathered = match (host.bytes, decoder.header_walk()) {
-            (None, Some(walk)) if decoder.reads_frames() || host.headers.len() < units.len() => {
-                Some(headers::gather(walk, src, units)?)
+        let (mut headers, mut refused) = (Vec::new(), Vec::new());
+        if let (None, Some(walk)) = (host.bytes, decoder.header_walk())
+            && host.headers.len() < units.len()
+        {
+            for (index, read) in headers::read(&*decoder, walk, src, units)?.into_iter().enumerate() {
+                let unknown = |error| refused.push((index, error));
+                headers.push(read.map_err(unknown).unwrap_or_else(|()| Headers::known()));
             }
-            _ => None,
+        }
+        let parts = Vec::new();
+        let mut batch = Batch {
+            decoder,
+            src: src.clone(),
+            dst: dst.clone(),
+            len: units.len(),
+            parts,
+            refused: Vec::new(),
+            running: None,
         };
-        let (parts, refused) = (Vec::new(), Vec::new());
-        let mut batch =
-            Batch { decoder, src: src.clone(), dst: dst.clone(), len: units.len(), parts, refused, running: None };
-        let host = HostCopy { bytes: host.bytes.or(gathered.as_deref()), ..host };
-        batch.add(units, 0..units.len(), host, limit)?;
+        let headers = if headers.is_empty() { host.headers } else { &headers };
+        batch.add(units, 0..units.len(), HostCopy { headers, ..host }, limit)?;
+        // A frame without headers is refused again when it is prepared: the error of its own headers says why.
+        batch.refused.extend(refused);
         Ok(batch)
     }
 

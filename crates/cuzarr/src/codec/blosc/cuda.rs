@@ -4,7 +4,7 @@ use cuzarr_device::internal::{pool, upload_table};
 use cuzarr_device::{Buffer, Device, Header, KernelSource, header};
 
 use super::cost;
-use super::scan::{BloscScan, InnerStream, StreamTarget, knows};
+use super::scan::{BloscScan, HeaderRead, InnerStream, StreamTarget};
 use crate::codec::batch::frames::table;
 use crate::codec::cost::Speeds;
 use crate::codec::device::{Decode, DeviceDecoder, HeaderWalk, Headers, Prepared, Request, STATUS_BYTES, Task};
@@ -55,15 +55,12 @@ impl DeviceDecoder for BloscDecoder {
     }
 
     fn headers(&self, frame: &[u8], decoded_bytes: usize) -> Option<Headers> {
-        knows(frame, decoded_bytes).then(Headers::known)
+        let read = HeaderRead::of(frame, decoded_bytes);
+        read.is_known().then(|| Headers::read(read))
     }
 
     fn header_walk(&self) -> Option<HeaderWalk> {
         Some(HeaderWalk { source: &WALK, kernel: "headers_blosc", threads: 32 })
-    }
-
-    fn reads_frames(&self) -> bool {
-        true
     }
 
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared> {
@@ -101,7 +98,7 @@ struct BloscFrames {
 /// Prepares the decoding of the streams of one compressor inside a batch of Blosc frames. A frame with streams that the
 /// compressor's decoder refuses is refused with the first of their errors.
 fn prepare_inner(request: &Request<'_>, inner: InnerStream, refused: &mut Vec<(usize, Error)>) -> Result<BloscStreams> {
-    let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &[], ..*request })?;
+    let prepared = inner.decoder.prepare(&Request { units: &inner.units, headers: &inner.headers, ..*request })?;
     let (decode, refused_streams) = prepared.into_parts();
     for (stream, error) in refused_streams {
         let (frame, place) = inner.owners[stream];

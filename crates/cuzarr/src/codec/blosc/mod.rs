@@ -39,7 +39,7 @@ mod streams;
 
 use container::{Compressor, Shuffling};
 #[cfg(test)]
-pub(crate) use scan::described;
+pub(crate) use scan::{described, described_headers};
 
 use super::configuration::Configuration;
 use super::open::{Opened, Request};

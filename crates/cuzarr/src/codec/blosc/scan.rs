@@ -8,7 +8,7 @@ use super::container::{Compressor, HEADER_BYTES, Header, Shuffling};
 use super::streams::{Stream, streams};
 use crate::codec::batch::frames::{FrameEntry, Kind};
 use crate::codec::damage::corrupt;
-use crate::codec::device::{DeviceDecoder, Request, Unit};
+use crate::codec::device::{DeviceDecoder, Headers, Request, Unit};
 use crate::codec::lz4::blocks::Lz4Block;
 use crate::codec::{deflate, zstd};
 use crate::{Error, ErrorKind, Result};
@@ -38,8 +38,21 @@ pub(super) struct InnerStream {
     pub(super) decoder: &'static dyn DeviceDecoder,
     pub(super) target: StreamTarget,
     pub(super) units: Vec<Unit>,
+    /// The headers of all streams.
+    pub(super) headers: Vec<Headers>,
     /// For each stream, which frame it is from, and at which byte of the frame it begins.
     pub(super) owners: Vec<(u32, u32)>,
+}
+
+/// What the headers of one frame say.
+pub(super) struct HeaderRead {
+    /// The frame's entry in the table for kernels, as if it was the first frame.
+    entry: FrameEntry,
+    /// The compressor of the frame and its streams, or the error of a damaged frame.
+    content: Result<(Compressor, Vec<Stream>)>,
+    /// The headers of the compressed streams, if another codec's kernels decode them; `None` if these kernels cannot
+    /// decode all streams.
+    inner: Option<Vec<Headers>>,
 }
 
 /// The contents of the headers of a batch of Blosc frames, prepared for kernels.
@@ -115,50 +128,72 @@ fn scan_header(entry: &mut FrameEntry, frame: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// Whether kernels can decode this Blosc frame, judged only by the frame's headers.
-pub(crate) fn knows(frame: &[u8], decoded_bytes: usize) -> bool {
-    let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
-    let Ok(header) = scan_header(&mut entry, frame) else { return false };
-    if entry.kind != Kind::Streams {
-        return true;
+impl HeaderRead {
+    /// Reads the headers of a frame.
+    pub(super) fn of(frame: &[u8], decoded_bytes: usize) -> HeaderRead {
+        let mut entry = FrameEntry::new(frame.len(), decoded_bytes);
+        let content = scan_header(&mut entry, frame).and_then(|header| {
+            let streams = if entry.kind == Kind::Streams { streams(&header, frame)? } else { Vec::new() };
+            Ok((header.compressor, streams))
+        });
+        let inner = match &content {
+            Ok((compressor, streams)) => inner_decoder(*compressor).map_or_else(
+                || Some(Vec::new()),
+                |decoder| {
+                    let compressed = streams.iter().filter(|stream| !stream.is_stored());
+                    compressed.map(|stream| decoder.headers(&frame[stream.src.clone()], stream.dst.len())).collect()
+                },
+            ),
+            Err(_) => {
+                (entry.kind, entry.streams, entry.shuffling) = (Kind::Damaged, 0, 0);
+                Some(Vec::new())
+            }
+        };
+        HeaderRead { entry, content, inner }
     }
-    let streams = match streams(&header, frame) {
-        Ok(streams) => streams,
-        Err(error) => return error.kind() != ErrorKind::Unsupported,
-    };
-    inner_decoder(header.compressor).is_none_or(|decoder| {
-        let mut compressed = streams.iter().filter(|stream| !stream.is_stored());
-        compressed.all(|stream| decoder.headers(&frame[stream.src.clone()], stream.dst.len()).is_some())
-    })
+
+    /// Stands for the headers of a frame of which none were read.
+    fn unknown(frame_bytes: usize, decoded_bytes: usize) -> HeaderRead {
+        let mut entry = FrameEntry::new(frame_bytes, decoded_bytes);
+        (entry.kind, entry.streams) = (Kind::Damaged, 0);
+        let message = "Blosc frames are prepared from their headers on the host, but got none";
+        HeaderRead { entry, content: Err(Error::new(ErrorKind::Unsupported, message)), inner: None }
+    }
+
+    /// Whether kernels can decode the frame, or refuse it as damaged.
+    pub(super) fn is_known(&self) -> bool {
+        self.inner.is_some() && self.content.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Unsupported)
+    }
 }
 
 impl BloscScan {
     pub(super) fn new(request: &Request<'_>) -> Result<BloscScan> {
         let mut scan = BloscScan::default();
         for (index, unit) in request.units.iter().enumerate() {
-            let frame = request.host.and_then(|host| host.get(unit.src.clone())).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidArgument, "the headers of Blosc's frames are read by the host")
-            })?;
-            scan.add(request.device, index, unit, frame)?;
+            match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
+                (Some(read), _) => scan.add(request.device, index, unit, read)?,
+                (None, Some(host)) => {
+                    scan.add(request.device, index, unit, &HeaderRead::of(&host[unit.src.clone()], unit.dst.len()))?;
+                }
+                (None, None) => {
+                    let read = HeaderRead::unknown(unit.src.len(), unit.dst.len());
+                    scan.add(request.device, index, unit, &read)?;
+                }
+            }
         }
         Ok(scan)
     }
 
-    fn add(&mut self, device: Device, index: usize, unit: &Unit, frame: &[u8]) -> Result<()> {
-        let mut entry = FrameEntry::new(unit.src.len(), unit.dst.len());
+    fn add(&mut self, device: Device, index: usize, unit: &Unit, read: &HeaderRead) -> Result<()> {
+        let mut entry = read.entry;
         (entry.src_offset, entry.dst_offset) = (unit.src.start as u64, unit.dst.start as u64);
         (entry.first_stream, entry.first_tile) = (self.streams, self.tiles);
         entry.work_offset = self.work_bytes.next_multiple_of(WORK_ALIGNMENT_BYTES) as u64;
-        let scanned = scan_header(&mut entry, frame).and_then(|header| {
-            let streams = if entry.kind == Kind::Streams { streams(&header, frame)? } else { Vec::new() };
-            Ok((header, streams))
-        });
-        match scanned {
-            Ok((header, streams)) => self.hand_out(device, index, &mut entry, header.compressor, streams),
-            Err(error) => {
-                (entry.kind, entry.streams, entry.shuffling) = (Kind::Damaged, 0, 0);
-                self.refused.push((index, error));
+        match &read.content {
+            Ok((compressor, streams)) => {
+                self.hand_out((device, index), &mut entry, *compressor, streams, read.inner.as_deref());
             }
+            Err(error) => self.refused.push((index, error.clone())),
         }
         if entry.shuffling != 0 {
             self.work_bytes = entry.work_offset as usize + unit.dst.len();
@@ -177,11 +212,11 @@ impl BloscScan {
     /// slow. The entry keeps the stored streams.
     fn hand_out(
         &mut self,
-        device: Device,
-        index: usize,
+        (device, index): (Device, usize),
         entry: &mut FrameEntry,
         compressor: Compressor,
-        streams: Vec<Stream>,
+        streams: &[Stream],
+        headers: Option<&[Headers]>,
     ) {
         let decoder = inner_decoder(compressor);
         let in_order_bytes = if device == Device::Simt { IN_ORDER_SIMT_BYTES } else { IN_ORDER_BYTES };
@@ -195,7 +230,7 @@ impl BloscScan {
             _ => (StreamTarget::Work, entry.work_offset as usize),
         };
         let from = entry.src_offset as usize;
-        for stream in streams.into_iter().filter(|stream| !stream.is_stored()) {
+        for (number, stream) in streams.iter().filter(|stream| !stream.is_stored()).enumerate() {
             let place = stream.src.start as u32;
             let src = from + stream.src.start..from + stream.src.end;
             let dst = to + stream.dst.start..to + stream.dst.end;
@@ -206,6 +241,8 @@ impl BloscScan {
                 Some(decoder) => {
                     let inner = self.inner_of(compressor, decoder, target);
                     inner.units.push(Unit { src, dst });
+                    let read = headers.and_then(|headers| headers.get(number)).cloned();
+                    inner.headers.push(read.unwrap_or_else(Headers::known));
                     inner.owners.push((index as u32, place));
                 }
             }
@@ -220,18 +257,31 @@ impl BloscScan {
     ) -> &mut InnerStream {
         let found = self.inner.iter().position(|inner| inner.compressor == compressor && inner.target == target);
         let at = found.unwrap_or_else(|| {
-            self.inner.push(InnerStream { compressor, decoder, target, units: Vec::new(), owners: Vec::new() });
+            let (units, headers, owners) = (Vec::new(), Vec::new(), Vec::new());
+            self.inner.push(InnerStream { compressor, decoder, target, units, headers, owners });
             self.inner.len() - 1
         });
         &mut self.inner[at]
     }
 }
 
-/// Describes what was read from the headers of `units`, and the errors, as text for tests.
+/// Describes the headers that were read from a frame, as text for tests.
 #[cfg(test)]
-pub(crate) fn described(device: Device, host: &[u8], units: &[Unit]) -> Result<Vec<String>> {
+pub(crate) fn described_headers(headers: &Headers) -> Option<String> {
+    let HeaderRead { entry, content, inner } = headers.get()?;
+    let inner: Vec<_> = inner.iter().flatten().map(zstd::described_headers).collect();
+    Some(format!("{entry:?} {content:?} {inner:?}"))
+}
+
+/// Describes what was read from the headers of `units`, and the errors, as text for tests. If `apart`, the headers of
+/// each unit are first read separately.
+#[cfg(test)]
+pub(crate) fn described(device: Device, host: &[u8], units: &[Unit], apart: bool) -> Result<Vec<String>> {
+    let read = |unit: &Unit| Headers::read(HeaderRead::of(&host[unit.src.clone()], unit.dst.len()));
+    let headers: Vec<Headers> = if apart { units.iter().map(read).collect() } else { Vec::new() };
+    let host_bytes = (!apart).then_some(host);
     let scan =
-        BloscScan::new(&Request { device, units, host: Some(host), headers: &[], scratch_aim_bytes: usize::MAX })?;
+        BloscScan::new(&Request { device, units, host: host_bytes, headers: &headers, scratch_aim_bytes: usize::MAX })?;
     let mut described = vec![format!("{:?} {:?} {:?}", scan.entries, scan.refused, scan.blocks)];
     for inner in scan.inner {
         described.push(format!("{:?} {:?} {:?}", inner.target, inner.units, inner.owners));

@@ -387,3 +387,14 @@ mod tests {
         }
     }
 }
+
+/// Describes the headers that a [`ZstdDecoder`] read from a frame, as text for tests.
+#[cfg(test)]
+pub(crate) fn described_headers(headers: &Headers) -> Option<String> {
+    let HeaderRead { tables, refused } = headers.get()?;
+    let layout = tables.layout();
+    let mut table = vec![0; layout.size_bytes];
+    tables.write(&layout, &mut table);
+    let counts = (tables.bundles, tables.trees, tables.tables, tables.literal_bytes);
+    Some(format!("{:?} {counts:?} {table:?}", refused.as_ref().map(Error::to_string)))
+}

@@ -33,7 +33,7 @@ mod table;
 pub(crate) use cuda::{DAMAGE, HEADERS};
 
 #[cfg(test)]
-pub(crate) use scan::described;
+pub(crate) use {cuda::described_headers, scan::described};
 
 use super::configuration::Configuration;
 use super::open::{Opened, Request};

@@ -11,7 +11,7 @@ use cuzarr_device::Device;
 pub(crate) use self::accelerated::{HOST_IS_FASTER, PLAIN};
 pub(crate) use self::read::{Circumstances, PLAIN_COPIES, ReadPlacement, Resident, Route, SMALL_BYTES};
 pub(crate) use self::write::{
-    ChunkRoute, DeviceEncoding, DeviceWrite, WriteCircumstances, WritePlacement, WriteRoute, old_bound_bytes, padded,
+    ChunkRoute, DeviceEncoding, DeviceWrite, WriteCircumstances, WritePlacement, WriteRoute, padded,
 };
 use super::costs::{Estimate, Load};
 use crate::codec::{Chain, Stage, Support};

@@ -24,6 +24,9 @@ const ENCODING_LARGE_CHUNKS: usize = 2;
 /// Number of batches into which a write is divided. Kernels encode larger batches faster, because less time is lost at
 /// their ends. But larger batches deliver their first frames later, and nothing overlaps with the last ones.
 const BATCHES_OF_A_WRITE: u64 = 16;
+/// Old chunks that wait for the kernels that decode them take at most the memory limit divided by this, in pinned
+/// memory.
+const OLD_SHARE: u64 = 16;
 /// Size of the largest batch that kernels encode, as a multiple of the usual size of batches.
 const LARGEST_ENCODING_BATCH: u64 = 4;
 /// Alignment in bytes of the chunks that are put together in device memory for kernels.
@@ -352,6 +355,11 @@ pub(crate) struct DeviceEncoding {
     pub(crate) batches: usize,
     /// Maximum device memory, in bytes, that all batches on the device take together.
     pub(crate) memory_bytes: u64,
+    /// Maximum stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the
+    /// host decodes them.
+    pub(crate) old_bound_bytes: usize,
+    /// Number of old chunks that may wait in pinned memory.
+    old_waiting: usize,
 }
 
 /// Chooses the kernels that encode the whole chunks of a write.
@@ -415,13 +423,16 @@ fn merging_bytes(native: &Native, encoder: &dyn DeviceEncoder, packed_bytes: usi
         .saturating_add(native.extra_bytes())
 }
 
-/// Maximum stored bytes of an old chunk that kernels decode for merging. Frames of other writers may be larger; the
-/// host decodes them.
-pub(crate) fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
+fn old_bound_bytes(encoder: &dyn DeviceEncoder, packed_bytes: usize) -> usize {
     encoder.frame_bound_bytes().max(packed_bytes)
 }
 
 impl DeviceEncoding {
+    /// Size of the pinned memory in which old chunks wait for the kernels that decode them, in bytes.
+    pub(crate) fn old_pinned_bytes(&self) -> usize {
+        self.old_bound_bytes.saturating_mul(self.old_waiting)
+    }
+
     /// Chooses how many batches kernels encode at a time, as many as fit the memory; `None` if not even one fits.
     fn within(
         program: &Program,
@@ -438,6 +449,8 @@ impl DeviceEncoding {
         let staged_bytes = if given.staged { given.part_elements * tail.dtype.size_bytes() } else { 0 };
         let gathered_bytes = (packed_bytes + program.device_undo().chunk_bytes() + plain_bytes + staged_bytes)
             .saturating_add(merging_bytes);
+        let old_bound_bytes = old_bound_bytes(&**encoder, program.packed_size_bytes());
+        let most_old = (given.memory_limit_bytes / OLD_SHARE / (old_bound_bytes as u64).max(1)) as usize;
         let blank_bytes = (program.packed_size_bytes() + elements_bytes) as u64;
         let memory_bytes = |chunks: usize, batches: usize| {
             let stride_bytes = padded(encoder.chunk_bytes());
@@ -465,6 +478,8 @@ impl DeviceEncoding {
                 chunks,
                 batches,
                 memory_bytes: memory_bytes + blank_bytes,
+                old_bound_bytes,
+                old_waiting: if merging.is_some() { chunks.saturating_mul(batches + 2).min(most_old) } else { 0 },
             };
             (chunks > 0 && memory_bytes <= room).then_some(encoding)
         })

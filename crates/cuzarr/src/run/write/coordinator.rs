@@ -21,6 +21,7 @@ use crate::run::context::{CallArray, Context, FAR_WRITES};
 use crate::run::options::Options;
 use crate::run::schedule::budget::Reserved;
 use crate::run::write::device::DeviceSource;
+use crate::run::write::event::Event;
 use crate::run::write::object::{Guard, Object, at_chunk};
 use crate::run::write::place::{Place, WriteShard};
 use crate::run::write::route::host::submit;
@@ -86,16 +87,16 @@ pub(crate) fn write(call: &Arc<Context>, of: OfArray<'_>, options: &Options) -> 
         submitted: AtomicUsize::new(0),
         lost: Arc::default(),
     });
+    let (sender, receiver) = channel();
     let device = placement.device();
     let feeder = match (value, placement.route) {
         (Value::Variable(value), _) => Feeder::Variable(value),
         (Value::Elements(value), WriteRoute::Device(placement)) => {
-            Feeder::Device(Box::new(DeviceSource::new(&writing, value, device, *placement)?))
+            Feeder::Device(Box::new(DeviceSource::new(&writing, value, device, *placement, &sender)?))
         }
         (Value::Elements(value), _) if value.device() == Device::Cpu => Feeder::Host(value.reader()?),
         (Value::Elements(value), _) => Feeder::Host(value.to_device(Device::Cpu)?.reader()?),
     };
-    let (sender, receiver) = channel();
     let (under_way, begun) = (HashMap::new(), 0);
     let mut coordinator = Coordinator { writing, feeder, sender, receiver, under_way, begun };
     if let Err(error) = coordinator.run() {
@@ -158,8 +159,8 @@ type Lane = std::vec::IntoIter<Leaf>;
 struct Coordinator {
     writing: Arc<Writing>,
     feeder: Feeder,
-    sender: Sender<usize>,
-    receiver: Receiver<usize>,
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
     under_way: HashMap<usize, Reserved>,
     begun: usize,
 }
@@ -167,13 +168,13 @@ struct Coordinator {
 /// A token that tells the coordinator, when it is dropped, that all work on one stored object has ended.
 struct WriteTicket {
     number: usize,
-    sender: Sender<usize>,
+    sender: Sender<Event>,
 }
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
         // The receiver lives longer than every object, unless its thread panics. Then no thread waits.
-        let _ = self.sender.send(self.number);
+        let _ = self.sender.send(Event::Ended(self.number));
     }
 }
 
@@ -265,8 +266,8 @@ impl Coordinator {
             if lanes.len() >= LANES.min(writing.call.threads) {
                 self.feed_in_turn(&mut lanes)?;
             }
-            while let Ok(number) = self.receiver.try_recv() {
-                self.under_way.remove(&number);
+            while let Ok(event) = self.receiver.try_recv() {
+                self.take(event)?;
             }
         }
         self.feed_in_turn(&mut lanes)?;
@@ -305,12 +306,22 @@ impl Coordinator {
                 Err(RecvTimeoutError::Timeout) if self.advance()? => patience = PATIENCE,
                 Err(RecvTimeoutError::Timeout) => patience = POLL_INTERVAL,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()), // the coordinator has a sender itself
-                Ok(number) => {
-                    self.under_way.remove(&number);
-                    return Ok(());
+                Ok(event) => {
+                    if self.take(event)? {
+                        return Ok(());
+                    }
                 }
             }
             self.writing.call.cancellation.check()?;
+        }
+    }
+
+    /// Handles an event. Returns whether an object ended.
+    fn take(&mut self, event: Event) -> Result<bool> {
+        match (event, &mut self.feeder) {
+            (Event::Ended(number), _) => Ok(self.under_way.remove(&number).is_some()),
+            (Event::Fetched, Feeder::Device(source)) => source.merge_fetched(&self.writing).map(|()| false),
+            (Event::Fetched, _) => Ok(false),
         }
     }
 
@@ -334,8 +345,10 @@ impl Coordinator {
             source.abandon();
         }
         while !self.under_way.is_empty() {
-            let Ok(number) = self.receiver.recv() else { break };
-            self.under_way.remove(&number);
+            let Ok(event) = self.receiver.recv() else { break };
+            if let Event::Ended(number) = event {
+                self.under_way.remove(&number);
+            }
         }
     }
 

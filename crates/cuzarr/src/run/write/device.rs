@@ -2,14 +2,16 @@
 //! routes share the slabs in which bytes cross the bus (`crate::run::write::downloads`).
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use cuzarr_device::{Device, NdBuffer, Stream};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{ChunkRoute, Coverage, DeviceWrite};
+use crate::plan::{ChunkRoute, Coverage, DeviceEncoding, DeviceWrite};
 use crate::run::schedule::budget::{Cost, Held};
 use crate::run::write::downloads::{Downloads, Outgoing, What};
 use crate::run::write::elements::Elements;
+use crate::run::write::event::Event;
 use crate::run::write::route::gather::Gather;
 use crate::run::write::route::host::submit;
 use crate::run::write::route::kernels::Kernels;
@@ -31,24 +33,29 @@ pub(crate) struct DeviceSource {
 }
 
 impl DeviceSource {
-    /// Prepares a write whose chunks go through `device`. The elements are in its memory or on the host.
+    /// Prepares a write whose chunks go through `device`. The elements are in its memory or on the host. The coordinator
+    /// hears by `events` of old chunks that were fetched.
     pub(crate) fn new(
         writing: &Writing,
         value: NdBuffer,
         device: Device,
         placement: DeviceWrite,
+        events: &Sender<Event>,
     ) -> Result<DeviceSource> {
         let (call, program) = (&writing.call, writing.plan.source.layout().program()?);
         let (dtype, elements) = (value.dtype(), Elements::new(writing, value, device)?);
+        let old_bytes = placement.encoding.as_ref().map_or(0, DeviceEncoding::old_pinned_bytes);
         let slabs = |count: usize| (placement.slab_bytes as u64).saturating_mul(count as u64);
         let cost = Cost {
             host: 0,
-            pinned: slabs(placement.slabs) + elements.pinned_bytes(),
+            pinned: slabs(placement.slabs) + elements.pinned_bytes() + old_bytes as u64,
             device: slabs(placement.downloads + 1) + placement.device_bytes,
         };
         let held = call.memory.take(cost, call.limit_bytes, &call.cancellation)?;
         let kernels = placement.encoding.as_ref();
-        let kernels = kernels.map(|encoding| Kernels::new(writing, program, device, encoding, placement.keeps_frames));
+        let kernels =
+            kernels.map(|encoding| Kernels::new(writing, program, encoding, placement.keeps_frames, (device, events)));
+        let kernels = kernels.transpose()?;
         let part_shape = writing.plan.largest_part();
         let extents = part_shape.iter().map(|&extent| extent as usize).collect();
         Ok(DeviceSource {
@@ -83,6 +90,13 @@ impl DeviceSource {
                 Err(Error::new(ErrorKind::DeviceFailed, "a chunk was placed on kernels that the write does not have"))
             }
         }
+    }
+
+    /// Passes on the chunks whose old elements were fetched, to be merged and encoded by kernels.
+    pub(crate) fn merge_fetched(&mut self, writing: &Arc<Writing>) -> Result<()> {
+        let (elements, stream, down) = (&self.elements, &self.stream, &mut self.down);
+        let mut outgoing = Outgoing { writing, elements, stream, down };
+        self.kernels.as_mut().map_or(Ok(()), |kernels| kernels.merge_fetched(&mut outgoing))
     }
 
     /// Sends off every chunk that still waits in device memory: to the threads that encode or store it, or to the

@@ -5,6 +5,7 @@ pub(crate) mod coordinator;
 pub(crate) mod device;
 mod downloads;
 mod elements;
+mod event;
 pub(crate) mod flow;
 pub(crate) mod gathering;
 pub(crate) mod object;

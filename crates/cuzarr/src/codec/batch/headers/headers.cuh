@@ -17,11 +17,11 @@ struct HeaderUnit {
     u32 reserved;
 };
 
-/// Bytes of a header, and their place in the source: 32 bytes.
+/// Bytes of a header, their place in the source, and the number of their frame: 32 bytes.
 struct HeaderPiece {
     u64 src_offset;
     u32 size;
-    u32 reserved;
+    u32 unit;
     u8 bytes[CUZARR_HEADER_BYTES];
 };
 
@@ -55,7 +55,7 @@ struct HeaderWalk {
         }
         HeaderPiece& piece = list.pieces[place];
         u32 count = size - at < CUZARR_HEADER_BYTES ? size - at : CUZARR_HEADER_BYTES;
-        piece.src_offset = src_offset + at, piece.size = count;
+        piece.src_offset = src_offset + at, piece.size = count, piece.unit = unit;
 #pragma unroll
         for (u32 i = 0; i < CUZARR_HEADER_BYTES; ++i) piece.bytes[i] = i < count ? frame[at + i] : 0;
         return true;

@@ -4,7 +4,7 @@
 
 mod cuda;
 
-pub(super) use cuda::gather;
+pub(super) use cuda::read;
 
 #[cfg(test)]
 mod tests;

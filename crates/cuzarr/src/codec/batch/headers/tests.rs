@@ -3,8 +3,8 @@
 use cuzarr_device::{Buffer, Device};
 use serde_json::json;
 
-use super::cuda::{gather, gather_within};
-use crate::codec::device::Unit;
+use super::cuda::{Found, most_pieces, read_within};
+use crate::codec::device::{Headers, Request, Unit};
 use crate::codec::registry::device_decoder;
 use crate::codec::{Chain, ChunkSpec, blosc, zstd};
 use crate::meta::{DataType, Extension, FillValue};
@@ -66,11 +66,15 @@ fn damage(frame: &mut Vec<u8>, random: &mut Dice) {
     }
 }
 
-fn described(name: &str, device: Device, bytes: &[u8], units: &[Unit]) -> Vec<String> {
+fn described(name: &str, device: Device, bytes: &[u8], units: &[Unit], apart: bool) -> Vec<String> {
     match name {
-        "zstd" => zstd::described(bytes, units, false),
-        _ => blosc::described(device, bytes, units).unwrap(),
+        "zstd" => zstd::described(bytes, units, apart),
+        _ => blosc::described(device, bytes, units, apart).unwrap(),
     }
+}
+
+fn described_headers(name: &str, headers: &Headers) -> String {
+    if name == "zstd" { zstd::described_headers(headers) } else { blosc::described_headers(headers) }.unwrap()
 }
 
 fn assert_same_tables(device: Device, name: &str, seed: u64, intact: bool) {
@@ -96,24 +100,37 @@ fn assert_same_tables(device: Device, name: &str, seed: u64, intact: bool) {
         decoded += size;
     }
     let source = Buffer::from_bytes(device, &src).unwrap();
-    let gathered = gather(walk, &source, &units).unwrap();
     if intact {
-        let read = gathered.iter().filter(|&&byte| byte != 0).count();
+        let found = Found::of(most_pieces(&units), walk, &source, &units).unwrap();
+        let read: usize = found.pieces.iter().map(|piece| piece.size).sum();
         assert!(read * 3 < src.len(), "{read} of {} bytes came to the host", src.len());
     }
-    for unit in &units {
-        let one = std::slice::from_ref(unit);
-        let of = |bytes: &[u8]| described(name, device, bytes, one);
-        assert_eq!(of(&gathered), of(&src), "{name}, seed {seed}: {:?}", &src[unit.src.clone()]);
+    assert_eq!(described(name, device, &src, &units, true), described(name, device, &src, &units, false));
+    // Without room in the list, frames are read whole.
+    for most in [most_pieces(&units), random.below(2000), random.below(100)] {
+        assert_same_headers(name, device, (&source, &src), &units, most);
     }
-    let whole = described(name, device, &src, &units);
-    assert_eq!(described(name, device, &gathered, &units), whole);
-    if name == "zstd" {
-        assert_eq!(zstd::described(&src, &units, true), whole);
+}
+
+/// Compares headers that are read from a list of at most `most` pieces with those of whole frames.
+fn assert_same_headers(name: &str, device: Device, (source, src): (&Buffer, &[u8]), units: &[Unit], most: usize) {
+    let decoder = device_decoder(name).unwrap();
+    let read = read_within(most, decoder, decoder.header_walk().unwrap(), source, units).unwrap();
+    assert_eq!(read.len(), units.len());
+    for (unit, read) in units.iter().zip(read) {
+        let frame = &src[unit.src.clone()];
+        let expected = decoder.headers(frame, unit.dst.len()).map(|headers| described_headers(name, &headers));
+        match (read, expected) {
+            (Ok(read), Some(expected)) => assert_eq!(described_headers(name, &read), expected, "{name}: {frame:?}"),
+            (Err(error), None) => {
+                let units = [Unit { src: 0..frame.len(), dst: 0..unit.dst.len() }];
+                let request = Request { device, units: &units, host: Some(frame), headers: &[], scratch_aim_bytes: 0 };
+                let (_, refused) = decoder.prepare(&request).unwrap().into_parts();
+                assert_eq!(error.to_string(), refused[0].1.to_string(), "{name}: {frame:?}");
+            }
+            (read, expected) => panic!("{name}: {:?}, not {expected:?}: {frame:?}", read.err()),
+        }
     }
-    // Without room, frames are read whole.
-    let read = gather_within(random.below(100), walk, &source, &units).unwrap();
-    assert_eq!(described(name, device, &read, &units), whole);
 }
 
 /// Tests each format with rounds of 60 frames: one round of intact frames, then some of damaged ones

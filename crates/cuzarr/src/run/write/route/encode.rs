@@ -14,6 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use cuzarr_device::internal::{SlabRing, pool};
 use cuzarr_device::{Buffer, Device, NdBuffer, Order, Stream, Tail};
@@ -22,10 +23,11 @@ use crate::codec::Program;
 use crate::codec::batch::Blank;
 use crate::codec::native::{Native, NativeEncoder, NativeEncoding, Strided};
 use crate::error::{Error, Result};
-use crate::plan::{ChunkLayout, Coverage, DeviceEncoding, old_bound_bytes};
+use crate::plan::{ChunkLayout, Coverage, DeviceEncoding};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::write::elements::Elements;
+use crate::run::write::event::Event;
 use crate::run::write::gathering::{GatherTo, Gathering};
 use crate::run::write::object::StoredBytes;
 use crate::run::write::route::merge::{Changed, Decoding, Old, OldChunks, Packed, Undecoded, unpack};
@@ -238,10 +240,21 @@ impl Encoders {
         }
     }
 
-    /// Makes the queue that fetches old elements of chunks; `None` if the host merges old and new elements.
-    pub(crate) fn old_chunks(&self, encoding: &DeviceEncoding, packed_bytes: usize) -> Option<OldChunks> {
-        let bound_bytes = old_bound_bytes(&*encoding.encoder, packed_bytes);
-        self.merging.as_ref().map(|natives| OldChunks::new(Arc::clone(natives), bound_bytes))
+    /// Makes the queue that fetches old elements of chunks; `None` if the host merges old and new elements. Chunks wait
+    /// in at most `pinned_bytes` of pinned memory.
+    ///
+    /// # Errors
+    /// `DeviceUnavailable`
+    pub(crate) fn old_chunks(
+        &self,
+        bound_bytes: usize,
+        pinned_bytes: usize,
+        events: &Sender<Event>,
+    ) -> Result<Option<OldChunks>> {
+        let new = |natives: &Arc<Natives>| {
+            OldChunks::new(Arc::clone(natives), bound_bytes, (self.device, pinned_bytes), events)
+        };
+        self.merging.as_ref().map(new).transpose()
     }
 
     /// Adds a chunk that kernels will encode, with its old elements if the write keeps some of them. Returns the number

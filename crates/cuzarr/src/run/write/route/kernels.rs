@@ -1,12 +1,15 @@
 //! The write route of chunks in device memory that kernels encode. Some are first merged with old elements by kernels.
 //! Frames cross the bus, unless the store keeps values on the device.
 
+use std::sync::mpsc::Sender;
+
 use cuzarr_device::Device;
 
 use crate::codec::Program;
 use crate::error::{ErrorKind, Result};
 use crate::plan::DeviceEncoding;
 use crate::run::write::downloads::Outgoing;
+use crate::run::write::event::Event;
 use crate::run::write::object::at_chunk;
 use crate::run::write::route::encode::{EncodedBatch, Encoders, FrameAt};
 use crate::run::write::route::host::submit;
@@ -27,13 +30,13 @@ impl Kernels {
     pub(crate) fn new(
         writing: &Writing,
         program: &Program,
-        device: Device,
         encoding: &DeviceEncoding,
         keeps_frames: bool,
-    ) -> Kernels {
+        (device, events): (Device, &Sender<Event>),
+    ) -> Result<Kernels> {
         let encoders = Encoders::new(writing, program, device, encoding);
-        let old_chunks = encoders.old_chunks(encoding, program.packed_size_bytes());
-        Kernels { encoders, old_chunks, keeps_frames }
+        let old_chunks = encoders.old_chunks(encoding.old_bound_bytes, encoding.old_pinned_bytes(), events)?;
+        Ok(Kernels { encoders, old_chunks, keeps_frames })
     }
 
     /// Adds a chunk, to be encoded by kernels, whose elements the write replaces completely.
@@ -47,6 +50,11 @@ impl Kernels {
         if let Some(old_chunks) = &mut self.old_chunks {
             old_chunks.fetch(outgoing.writing, leaf);
         }
+        self.merge_fetched(outgoing)
+    }
+
+    /// Adds the chunks whose old elements were fetched, to be encoded.
+    pub(crate) fn merge_fetched(&mut self, outgoing: &mut Outgoing<'_>) -> Result<()> {
         while let Some(changed) = self.old_chunks.as_mut().and_then(OldChunks::try_next) {
             self.add_changed(outgoing, changed)?;
         }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use cuzarr_device::internal::transfer::{copy_pieces_on, scatter_on};
-use cuzarr_device::internal::{SlabRing, Threads, pool};
-use cuzarr_device::{Buffer, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
+use cuzarr_device::internal::{Slab, SlabRing, Threads, pool};
+use cuzarr_device::{Buffer, Device, Layout, NdBuffer, Stream, Tail, Transfer, TransferBox};
 
 use crate::codec::batch::HostCopy;
 use crate::codec::device::Headers;
@@ -24,6 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::run::natives::Natives;
 use crate::run::report::Stage;
 use crate::run::schedule::scratch::ScratchBlock;
+use crate::run::write::event::Event;
 use crate::run::write::object::{StoredBytes, at_chunk};
 use crate::run::write::writing::{Leaf, Writing};
 
@@ -32,10 +33,19 @@ const ALIGNMENT_BYTES: usize = 256;
 
 /// The old elements of a chunk of which a write replaces a part.
 pub(crate) enum Old {
-    /// The chunk's stored bytes, which kernels will decode, with the headers that were read from the bytes.
-    Frame(StoredBytes, Headers),
+    /// The chunk's stored bytes, which kernels will decode.
+    Frame(OldFrame),
     /// Old elements that the host has decoded, in packed form.
     Packed(ScratchBlock),
+}
+
+/// The stored bytes of an old chunk that kernels will decode.
+pub(crate) struct OldFrame {
+    stored: StoredBytes,
+    /// The headers that were read from the bytes.
+    headers: Headers,
+    /// The bytes in pinned memory, from where they go to the device; `None` if there was no room.
+    pinned: Option<Slab>,
 }
 
 /// A chunk of which a write changes a part, and its old elements; `None` if the chunk was not stored.
@@ -46,8 +56,13 @@ pub(crate) struct OldChunks {
     natives: Arc<Natives>,
     /// Kernels decode only chunks with at most this many stored bytes; the host decodes the others.
     bound_bytes: usize,
+    /// Pinned memory for stored bytes. The threads that fetch them put them there, because one thread would take as long
+    /// as all work on the device. `None` if decoders need the bytes of a batch in one piece.
+    ring: Option<SlabRing>,
     sender: Sender<Option<Changed>>,
     receiver: Receiver<Option<Changed>>,
+    /// Tells the coordinator of the write that an answer came.
+    events: Sender<Event>,
     /// Number of chunks whose old elements threads are still fetching.
     waiting: usize,
 }
@@ -56,6 +71,7 @@ pub(crate) struct OldChunks {
 /// sent in any case, so that no thread waits for a worker that failed.
 struct Answer {
     sender: Sender<Option<Changed>>,
+    events: Sender<Event>,
     changed: Option<Changed>,
 }
 
@@ -63,24 +79,43 @@ impl Drop for Answer {
     fn drop(&mut self) {
         // If the call has failed, no thread receives the answer.
         let _ = self.sender.send(self.changed.take());
+        let _ = self.events.send(Event::Fetched);
     }
 }
 
 impl OldChunks {
-    pub(crate) fn new(natives: Arc<Natives>, bound_bytes: usize) -> OldChunks {
+    /// Makes the queue of a write. Its chunks wait in at most `pinned_bytes` of pinned memory.
+    ///
+    /// # Errors
+    /// `DeviceUnavailable`
+    pub(crate) fn new(
+        natives: Arc<Natives>,
+        bound_bytes: usize,
+        (device, pinned_bytes): (Device, usize),
+        events: &Sender<Event>,
+    ) -> Result<OldChunks> {
         let (sender, receiver) = channel();
-        OldChunks { natives, bound_bytes, sender, receiver, waiting: 0 }
+        let ring = (pinned_bytes >= bound_bytes && !natives.usual().reads_frames())
+            .then(|| SlabRing::new(device, bound_bytes, pinned_bytes))
+            .transpose()?;
+        Ok(OldChunks { natives, bound_bytes, ring, sender, receiver, events: events.clone(), waiting: 0 })
     }
 
     /// Lets a thread read the old bytes of a chunk from the store, of which the write replaces a part.
     pub(crate) fn fetch(&mut self, writing: &Arc<Writing>, leaf: Leaf) {
-        let (natives, bound_bytes) = (Arc::clone(&self.natives), self.bound_bytes);
+        let (natives, bound_bytes, ring) = (Arc::clone(&self.natives), self.bound_bytes, self.ring.clone());
         self.submit(writing, leaf, move |writing, leaf| {
             let Some(stored) = leaf.place.load()? else { return Ok(None) };
             let bytes = stored.bytes();
             let native = natives.of(&leaf.chunk.layout).filter(|_| bytes.len() <= bound_bytes);
             match native.and_then(|native| native.headers(bytes)) {
-                Some(headers) => Ok(Some(Old::Frame(stored, headers))),
+                Some(headers) => {
+                    let mut pinned = ring.map(|ring| ring.try_acquire(bytes.len())).transpose()?.flatten();
+                    if let Some(slab) = &mut pinned {
+                        slab.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
+                    }
+                    Ok(Some(Old::Frame(OldFrame { stored, headers, pinned })))
+                }
                 None => decode(writing, leaf, &stored).map(Some),
             }
         });
@@ -98,10 +133,10 @@ impl OldChunks {
         work: impl FnOnce(&Writing, &Leaf) -> Result<Option<Old>> + Send + 'static,
     ) {
         self.waiting += 1;
-        let (writing, sender) = (Arc::clone(writing), self.sender.clone());
+        let (writing, sender, events) = (Arc::clone(writing), self.sender.clone(), self.events.clone());
         let call = Arc::clone(&writing.call);
         call.submit(writing.array.is_far(), move || {
-            let mut answer = Answer { sender, changed: None };
+            let mut answer = Answer { sender, events, changed: None };
             if writing.call.is_cancelled() {
                 return;
             }
@@ -199,7 +234,7 @@ impl Decoding {
         slabs: &SlabRing,
         stream: &Stream,
     ) -> Result<Option<Decoding>> {
-        let (mut frames, mut headers, mut ranges, mut total_bytes) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
+        let (mut frames, mut ranges, mut total_bytes) = (Vec::new(), Vec::new(), 0_usize);
         for (index, old) in olds.into_iter().enumerate() {
             match old {
                 None => {}
@@ -207,12 +242,11 @@ impl Decoding {
                     let chunk = chunks.chunk(index)?;
                     writing.call.counters.time(Stage::Upload, packed.len() as u64, || stream.h2d(&packed, &chunk))?;
                 }
-                Some(Old::Frame(stored, read)) => {
+                Some(Old::Frame(frame)) => {
                     let start = total_bytes.next_multiple_of(ALIGNMENT_BYTES);
-                    total_bytes = start + stored.bytes().len();
+                    total_bytes = start + frame.stored.bytes().len();
                     ranges.push(start..total_bytes);
-                    frames.push((index, stored));
-                    headers.push(read);
+                    frames.push((index, frame));
                 }
             }
         }
@@ -221,27 +255,24 @@ impl Decoding {
         }
         let (counters, count) = (&writing.call.counters, frames.len());
         let arena = pool::allocate(total_bytes.max(1), stream)?;
-        let mut slab = if total_bytes <= slabs.limit_bytes() { slabs.try_acquire(total_bytes)? } else { None };
-        let mut pageable = if slab.is_none() { vec![0; total_bytes] } else { Vec::new() };
-        let bytes = match &mut slab {
-            Some(slab) => &mut slab.bytes_mut()?[..total_bytes],
-            None => &mut pageable[..],
+        let mut together = Together::default();
+        let upload = || match native.reads_frames() {
+            true => together.upload(writing, &frames, &ranges, (&arena, slabs, stream)),
+            false => frames.iter_mut().zip(&ranges).try_for_each(|((_, frame), range)| {
+                let target = arena.slice(range.clone())?;
+                match &mut frame.pinned {
+                    Some(slab) => Ok(slab.upload(0..range.len(), &target, stream)?),
+                    None => Ok(stream.h2d(frame.stored.bytes(), &target)?),
+                }
+            }),
         };
-        put_together(writing, &frames, &ranges, bytes);
-        if total_bytes > 0 {
-            let upload = || match &mut slab {
-                Some(slab) => slab.upload(0..total_bytes, &arena.slice(..total_bytes)?, stream),
-                None => stream.h2d(&pageable, &arena),
-            };
-            counters.time_on(Stage::Upload, total_bytes as u64, stream, upload)?;
-        }
-        let bytes = match &slab {
-            Some(slab) => &slab.bytes()?[..total_bytes],
-            None => &pageable[..],
-        };
+        counters.time_on(Stage::Upload, total_bytes as u64, stream, upload)?;
+        let (headers, frames): (Vec<Headers>, Vec<(usize, StoredBytes)>) =
+            frames.into_iter().map(|(index, frame)| (frame.headers, (index, frame.stored))).unzip();
+        let bytes = if native.reads_frames() { Some(together.bytes(total_bytes)?) } else { None };
         let decoded_bytes = count * chunks.size_bytes;
         let most = usize::try_from(native.scratch_copies()).unwrap_or(usize::MAX).saturating_mul(decoded_bytes);
-        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes: Some(bytes), headers: &headers } };
+        let source = Source { buffer: &arena, ranges, host: HostCopy { bytes, headers: &headers } };
         let mut batch = native.prepare(source, most.into(), stream)?;
         counters.time_on(Stage::Decode, decoded_bytes as u64, stream, || batch.run(stream))?;
         let (packed, offsets) = batch.packed();
@@ -267,21 +298,56 @@ impl Decoding {
     }
 }
 
-/// Copies stored frames one after the other into `bytes`, each to its range, with several threads. One thread would
-/// take as long as all work on the device.
-fn put_together(writing: &Writing, frames: &[(usize, StoredBytes)], ranges: &[Range<usize>], bytes: &mut [u8]) {
-    let (mut rest, mut at) = (bytes, 0);
-    let pieces: Vec<_> = ranges
-        .iter()
-        .zip(frames)
-        .map(|(range, (_, stored))| {
-            let (piece, behind) = std::mem::take(&mut rest)[range.start - at..].split_at_mut(range.len());
-            (rest, at) = (behind, range.end);
-            (piece, stored)
-        })
-        .collect();
-    let copy = |(piece, stored): (&mut [u8], &StoredBytes)| piece.copy_from_slice(stored.bytes());
-    Threads::workers().map(writing.call.threads, pieces, copy);
+/// Stored frames of a batch, one after the other in host memory, for decoders that read them there.
+#[derive(Default)]
+struct Together {
+    slab: Option<Slab>,
+    pageable: Vec<u8>,
+}
+
+impl Together {
+    /// Puts stored frames together, each in its range, with several threads, and copies them to the device.
+    fn upload(
+        &mut self,
+        writing: &Writing,
+        frames: &[(usize, OldFrame)],
+        ranges: &[Range<usize>],
+        (arena, slabs, stream): (&Buffer, &SlabRing, &Stream),
+    ) -> Result<()> {
+        let total_bytes = ranges.last().map_or(0, |last| last.end);
+        self.slab = if total_bytes <= slabs.limit_bytes() { slabs.try_acquire(total_bytes)? } else { None };
+        let bytes = match &mut self.slab {
+            Some(slab) => &mut slab.bytes_mut()?[..total_bytes],
+            None => {
+                self.pageable = vec![0; total_bytes];
+                &mut self.pageable[..]
+            }
+        };
+        let (mut rest, mut at) = (bytes, 0);
+        let pieces: Vec<_> = ranges
+            .iter()
+            .zip(frames)
+            .map(|(range, (_, frame))| {
+                let (piece, behind) = std::mem::take(&mut rest)[range.start - at..].split_at_mut(range.len());
+                (rest, at) = (behind, range.end);
+                (piece, &frame.stored)
+            })
+            .collect();
+        let copy = |(piece, stored): (&mut [u8], &StoredBytes)| piece.copy_from_slice(stored.bytes());
+        Threads::workers().map(writing.call.threads, pieces, copy);
+        match &mut self.slab {
+            _ if total_bytes == 0 => Ok(()),
+            Some(slab) => Ok(slab.upload(0..total_bytes, &arena.slice(..total_bytes)?, stream)?),
+            None => Ok(stream.h2d(&self.pageable, arena)?),
+        }
+    }
+
+    fn bytes(&self, total_bytes: usize) -> Result<&[u8]> {
+        match &self.slab {
+            Some(slab) => Ok(&slab.bytes()?[..total_bytes]),
+            None => Ok(&self.pageable),
+        }
+    }
 }
 
 /// Converts decoded chunks to plain elements in the buffer `plain`. There, chunks begin at multiples of `stride_bytes`.
