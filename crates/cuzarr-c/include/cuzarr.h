@@ -360,8 +360,8 @@ enum cuzarr_status cuzarr_array_read_dlpack(const struct cuzarr_array *array,
                                             struct cuzarr_error **error);
 
 // Reads the elements of a region into the memory of a DLPack tensor of another library, on any device. Takes the tensor
-// over: its deleter is called once before the call returns, also if the call fails. If the memory is needed afterwards, keep
-// it by the library that owns it. `stream` is that of cuzarr_memory. When the call returns, the elements are there, for
+// over: its deleter is called once, from any thread, also if the call fails. That may be a moment after the call. Keep the
+// memory by the library that owns it, to use the elements. `stream` is that of cuzarr_memory. When the call returns, the elements are there, for
 // every stream and for the host.
 //
 // Errors: those of cuzarr_array_read; CUZARR_STATUS_UNSUPPORTED for structures of another major version, and for devices
@@ -374,7 +374,7 @@ enum cuzarr_status cuzarr_array_read_into_dlpack(const struct cuzarr_array *arra
                                                  struct cuzarr_error **error);
 
 // Writes a DLPack tensor of any library, on any device, to a region. Takes the tensor over: its deleter is called once, from
-// any thread, also if the call fails. The tensor's shape is broadcast to the region's. `stream` is that of cuzarr_memory: the
+// any thread, also if the call fails. That may be a moment after the call. The tensor's shape is broadcast to the region's. `stream` is that of cuzarr_memory: the
 // call waits for its work before it reads the memory. When the call returns, the elements are stored.
 //
 // Errors: those of cuzarr_array_write and cuzarr_array_read_into_dlpack.
