@@ -58,8 +58,18 @@ fn library() -> &'static Path {
         let root = crate_folder().join("../..");
         let program = std::env::current_exe().unwrap();
         let built = program.parent().and_then(Path::parent).unwrap();
-        let arguments = ["build", "--workspace", "--all-features", "--locked", "--lib"];
-        succeed(Command::new(std::env::var("CARGO").as_deref().unwrap_or("cargo")).args(arguments).current_dir(&root));
+        let mut build = Command::new(std::env::var("CARGO").as_deref().unwrap_or("cargo"));
+        build.args(["build", "--workspace", "--all-features", "--locked", "--lib"]).current_dir(&root);
+        // What cargo says of this package to its tests: build scripts would run again for it.
+        for (name, _) in std::env::vars_os() {
+            if name
+                .to_str()
+                .is_some_and(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start)))
+            {
+                build.env_remove(name);
+            }
+        }
+        succeed(&mut build);
         succeed(Command::new(root.join("scripts/link-c-library")).arg(built));
         built.join("c")
     })
