@@ -141,6 +141,24 @@ fn screaming(name: &str) -> String {
 }
 
 #[test]
+fn the_header_stands_alone_in_c99_and_cpp11_before_and_after_dlpack() {
+    let folder = tempfile::tempdir().unwrap();
+    for (compiler, standard, file) in [("gcc", "-std=c99", "alone.c"), ("g++", "-std=c++11", "alone.cpp")] {
+        if !has(compiler) {
+            continue;
+        }
+        for includes in [&["cuzarr.h"][..], &["cuzarr.h", "dlpack.h"], &["dlpack.h", "cuzarr.h"]] {
+            let text: String = includes.iter().map(|name| format!("#include \"{name}\"\n")).collect();
+            std::fs::write(folder.path().join(file), text).unwrap();
+            let mut command = Command::new(compiler);
+            command.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]);
+            command.arg("-I").arg(crate_folder().join("include")).arg("-I").arg(crate_folder().join("tests/c"));
+            succeed(command.arg(folder.path().join(file)));
+        }
+    }
+}
+
+#[test]
 fn constants_of_the_header_are_those_of_the_library() {
     if !has("gcc") {
         return;
