@@ -5,7 +5,7 @@
 ! STORE is a path or URL of a group with the array "initial": float64, of any shape. The program adds the array
 ! "temperature" with one field for each step, and prints the highest temperature at the end.
 !
-!     gfortran heat.f90 -o heat $(pkg-config --cflags --libs cuzarr) -I$(pkg-config --variable=fortranmoddir cuzarr)
+!     gfortran $(pkg-config --variable=fortran cuzarr) heat.f90 -o heat $(pkg-config --libs cuzarr)
 program heat
     use, intrinsic :: iso_c_binding
     use cuzarr

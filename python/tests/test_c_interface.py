@@ -3,6 +3,7 @@ zarr-python wrote, and zarr-python reads what they write. A test whose compiler 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
 import re
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import cuzarr
 
 zarr = pytest.importorskip("zarr")
 
@@ -132,6 +135,36 @@ def test_the_programs_of_the_guide(compiled: Compile, tmp_path: pathlib.Path) ->
     main = f'int main(void)\n{{\n    cuzarr_array *array = NULL;\n    check(cuzarr_array_open("first.zarr", "cpu", "{{}}", &array, &error));\n{calls}'
     (tmp_path / "parts.c").write_text(before + functions + main + "    cuzarr_array_free(array);\n    return 0;\n}\n")
     run(compiled("gcc", tmp_path / "parts.c"), folder=tmp_path)
+
+
+class Tensor:
+    """A structure of DLPack that a call stored, for consumers of the same process."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **_: object) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(self.address, b"dltensor_versioned", None)
+
+
+def test_both_engines_read_one_array_in_one_process(prefix: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    values = np.arange(600, dtype="int32").reshape(20, 30)
+    ours = cuzarr.create_array(tmp_path / "array.zarr", data=values, chunks=(7, 8))
+    library = ctypes.CDLL(str(prefix / "lib" / "libcuzarr.so"))
+    array, tensor = ctypes.c_void_p(), ctypes.c_void_p()
+    assert library.cuzarr_array_open(str(tmp_path / "array.zarr").encode(), b"cpu", None, ctypes.byref(array), None) == 0
+    assert library.cuzarr_array_read_dlpack(array, None, None, ctypes.byref(tensor), None) == 0
+    assert tensor.value is not None
+    theirs = np.from_dlpack(Tensor(tensor.value))
+    # NumPy calls the deleter when its array is gone, after the handle.
+    library.cuzarr_array_free(array)
+    np.testing.assert_array_equal(theirs, ours[:])
+    np.testing.assert_array_equal(theirs, values)
 
 
 @pytest.mark.parametrize("target", ["cuzarr", "cuzarr_static"])
