@@ -53,7 +53,7 @@ struct DLManagedTensorVersioned;
 // The value of `stream` for memory that may be touched at once.
 #define CUZARR_STREAM_READY 18446744073709551615ull
 
-// What came of a call. Every value but CUZARR_STATUS_OK is an error, and names its kind. Numbers never change; later
+// The result of a call. Every value but CUZARR_STATUS_OK is an error, and names its kind. Numbers never change; later
 // versions may add some.
 typedef enum cuzarr_status {
     // The call did what its page says.

@@ -7,7 +7,7 @@ use cuzarr::{Error, ErrorKind, Result};
 
 use crate::handle::{Kind, c_text, free, get, handle};
 
-/// What came of a call. Every value but CUZARR_STATUS_OK is an error, and names its kind. Numbers never change; later
+/// The result of a call. Every value but CUZARR_STATUS_OK is an error, and names its kind. Numbers never change; later
 /// versions may add some.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub struct cuzarr_error {
     _private: (),
 }
 
-/// What a handle of an error owns.
+/// The texts that a handle of an error owns.
 pub struct Texts {
     status: cuzarr_status,
     message: CString,

@@ -8,7 +8,7 @@ use cuzarr::{Error, ErrorKind, Result};
 
 /// A type of handles, which C only knows by name. A handle points to a `Tagged` value of this kind.
 pub trait Kind {
-    /// What a handle of this kind owns. Several threads may use it at once.
+    /// The value that a handle of this kind owns. Several threads may use it at once.
     type Value: Send + Sync;
     /// The number at the start of every live handle of this kind.
     const TAG: u64;
@@ -16,7 +16,7 @@ pub trait Kind {
     const NAME: &'static str;
 }
 
-/// What a handle points to.
+/// The value that a handle points to, behind its tag.
 #[repr(C)]
 struct Tagged<V> {
     tag: u64,

@@ -65,6 +65,39 @@ static void *read_often(void *array)
     return NULL;
 }
 
+struct reading {
+    cuzarr_array *array;
+    cuzarr_cancellation *cancellation;
+    atomic_bool has_begun;
+};
+
+static void *read_until_cancelled(void *given)
+{
+    struct reading *reading = given;
+    static int16_t elements[ROWS * COLUMNS];
+    cuzarr_memory memory = {.data = elements, .size_bytes = sizeof elements};
+    cuzarr_error *own = NULL;
+    cuzarr_status status;
+    while ((status = cuzarr_array_read(reading->array, NULL, &memory, reading->cancellation, &own)) == CUZARR_STATUS_OK)
+        reading->has_begun = true;
+    REQUIRE(status == CUZARR_STATUS_CANCELLED && cuzarr_error_status(own) == CUZARR_STATUS_CANCELLED);
+    cuzarr_error_free(own);
+    return NULL;
+}
+
+static void cancellation_by_another_thread(cuzarr_array *array)
+{
+    struct reading reading = {.array = array};
+    pthread_t thread;
+    EXPECT(OK, cuzarr_cancellation_new(&reading.cancellation, &error));
+    REQUIRE(pthread_create(&thread, NULL, read_until_cancelled, &reading) == 0);
+    while (!reading.has_begun)
+        sched_yield();
+    EXPECT(OK, cuzarr_cancellation_cancel(reading.cancellation, &error));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    cuzarr_cancellation_free(reading.cancellation);
+}
+
 static atomic_int deleted = 0;
 
 static void count_deletion(DLManagedTensorVersioned *tensor)
@@ -341,6 +374,7 @@ int main(int count, char **arguments)
     for (int at = 0; at < 8; at++)
         REQUIRE(pthread_join(threads[at], NULL) == 0);
 
+    cancellation_by_another_thread(array);
     dlpack(array, group);
 
     /* Reading alone. */
