@@ -24,7 +24,7 @@ SOURCES := .cargo/config.toml Cargo.toml Cargo.lock python/Cargo.toml \
 PYTHON_FOLDERS := python bench scripts examples docs/gallery
 KERNELS := $(shell find crates -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo release test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve kernels cubins wheel wheels sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
+.PHONY: help demo release test test-all test-rust test-python miri lint fmt ruff clippy deny stubs types bench docs docs-serve kernels cubins header install wheel wheels c-archives sdist crates packaging release-check pictures gpu-bundle gpu-peers build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -177,6 +177,16 @@ kernels: target/kernels/MANIFEST.sha256 ## compile every kernel for the oldest a
 
 cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile every kernel for every shipped GPU, as it travels in the wheel
 
+header: ## write the header of the C interface from its Rust sources, by cbindgen
+	CUZARR_WRITE_HEADER=1 cargo test $(WORKSPACE) --quiet --test header
+
+# Below PREFIX, and below DESTDIR before it if that is set, as packagers expect it.
+PREFIX ?= /usr/local
+install: cubins ## the C interface below PREFIX: libraries, header, Fortran module, pkg-config, CMake, compiled kernels
+	cargo build --release --locked --package cuzarr-c
+	scripts/link-c-library target/release
+	scripts/install-c "$(PREFIX)" target/release
+
 wheel: $(VENV)/.environment cubins ## a wheel for machines like this one, with compiled kernels, in dist/
 	rm -f dist/cuzarr-*.whl
 	$(VENV)/bin/maturin build --release --locked --quiet --manifest-path python/Cargo.toml --out dist
@@ -185,6 +195,9 @@ wheel: $(VENV)/.environment cubins ## a wheel for machines like this one, with c
 # Every architecture that Rust can build for here; the release workflow calls the same script.
 wheels: $(VENV)/.wheel-tools cubins ## the wheels that are published: manylinux_2_28, x86-64 and aarch64, checked, in dist/release
 	scripts/build-wheels dist/release
+
+c-archives: $(VENV)/.wheel-tools cubins ## the C interface as it is published: manylinux_2_28, x86-64 and aarch64, checked, in dist/release
+	scripts/build-c-archives dist/release
 
 sdist: $(VENV)/.environment cubins ## the source archive, with compiled kernels: building from it needs Rust and a C compiler, in dist/release
 	rm -f dist/release/cuzarr-*.tar.gz
@@ -196,7 +209,7 @@ crates: ## the crates that are published, packaged in the order of their depende
 	cargo package --workspace --exclude cuzarr-oracle --exclude cuzarr-python --locked
 
 # What takes too long for every change, or needs packages of the system (mmdebstrap, qemu-user, chromium) and root.
-release-check: test-all wheels sdist crates pictures ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
+release-check: test-all wheels c-archives sdist crates pictures ## wheels in use: on a clean Debian, and for aarch64 by emulation; the crates by themselves
 	scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	ROOT=target/try/bookworm scripts/try-wheel dist/release/cuzarr-*-manylinux_2_28_$$(uname -m).whl
 	for wheel in dist/release/cuzarr-*-manylinux_2_28_aarch64.whl; do \
