@@ -19,6 +19,8 @@ use crate::names::parse_device;
 
 /// The number by which CUDA's array interfaces name the legacy default stream. Producers make their memory ready on it.
 const LEGACY_STREAM: usize = 1;
+/// The number by which a consumer says to DLPack's producers that they need not make their memory ready on any stream.
+const NO_STREAM: i64 = -1;
 /// The newest supported version of the CUDA array interface.
 const INTERFACE_VERSION: i64 = 3;
 
@@ -166,11 +168,11 @@ fn take<T: Managed>(capsule: &Bound<'_, PyCapsule>) -> PyResult<Option<NonNull<T
     }
 }
 
-fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, is_on_gpu: bool) -> PyResult<Bound<'py, PyAny>> {
+fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let arguments = PyDict::new(py);
-    if is_on_gpu {
-        arguments.set_item("stream", LEGACY_STREAM)?;
+    if let Some(stream) = stream {
+        arguments.set_item("stream", stream)?;
     }
     let plain = arguments.copy()?;
     arguments.set_item("max_version", (dlpack::VERSION.major, dlpack::VERSION.minor))?;
@@ -181,11 +183,13 @@ fn ask_for_capsule<'py>(object: &Bound<'py, PyAny>, is_on_gpu: bool) -> PyResult
     }
 }
 
-/// Imports the memory of an object that has the method `__dlpack__`.
-pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
+/// Imports the memory of an object that has the method `__dlpack__`. With `waits`, returns when the producer's work on the
+/// memory is done; without, the caller orders its own work behind it.
+pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>, waits: bool) -> PyResult<NdBuffer> {
     let (device_type, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     let is_on_gpu = matches!(device_type, dlpack::DEVICE_CUDA | dlpack::DEVICE_CUDA_MANAGED);
-    let given = ask_for_capsule(object, is_on_gpu)?;
+    let stream = if waits { LEGACY_STREAM as i64 } else { NO_STREAM };
+    let given = ask_for_capsule(object, is_on_gpu.then_some(stream))?;
     let capsule = given.cast::<PyCapsule>().map_err(|_| foreign(format!("__dlpack__ returned no capsule: {given}")))?;
     // The producer is kept alive too: some libraries free the memory with it. Some deleters need the interpreter.
     let producer = object.clone().unbind();
@@ -199,16 +203,21 @@ pub fn import(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<NdBuffer> {
     } else {
         return Err(foreign("the capsule has no DLPack structure, or another consumer has taken it"));
     };
-    if memory.device() != Device::Cpu {
+    if waits && memory.device() != Device::Cpu {
         py.unlocked(|| wait(memory.device(), LEGACY_STREAM)).py()?;
     }
     Ok(memory)
 }
 
+/// Returns another library's stream for our calls.
+pub fn stream(device: Device, handle: usize) -> cuzarr_device::Result<Stream> {
+    // SAFETY: callers keep their stream alive until its work is done, as every library requires.
+    unsafe { Stream::from_raw(device, handle, None) }
+}
+
 /// Waits until all work on another library's stream is done, so that its memory is ready on all our streams.
-fn wait(device: Device, stream: usize) -> cuzarr_device::Result<()> {
-    // SAFETY: the producer named this stream in the interface that is being read, so it is alive.
-    unsafe { Stream::from_raw(device, stream, None) }?.synchronize()
+fn wait(device: Device, handle: usize) -> cuzarr_device::Result<()> {
+    stream(device, handle)?.synchronize()
 }
 
 /// Returns the dictionary `__cuda_array_interface__` for our memory.

@@ -30,6 +30,7 @@ mod store;
 mod strings;
 mod update;
 mod watch;
+mod writer;
 
 use std::path::PathBuf;
 
@@ -193,6 +194,8 @@ mod _core {
     use super::update::PyUpdate;
     #[pymodule_export]
     use super::watch::PyWatch;
+    #[pymodule_export]
+    use super::writer::PyWriter;
     #[pymodule_export]
     use super::{cli, config_defaults, error_kinds, nearest, set_library_paths};
     use pyo3::prelude::*;

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
+use crate::foreign;
 use crate::names::{parse_device, parse_dtype};
 use crate::ndbuffer::PyNdBuffer;
 
@@ -30,8 +31,7 @@ pub enum Argument {
 fn queue(device: Device, stream: Option<usize>) -> cuzarr_device::Result<Stream> {
     match stream {
         None => Stream::legacy(device),
-        // SAFETY: callers keep their stream alive until its work is done, as every library requires.
-        Some(handle) => unsafe { Stream::from_raw(device, handle, None) },
+        Some(handle) => foreign::stream(device, handle),
     }
 }
 

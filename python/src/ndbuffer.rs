@@ -86,10 +86,12 @@ impl PyNdBuffer {
         foreign::cuda_array_interface(py, &self.inner)
     }
 
-    /// Makes an array over the memory of an object that has the method `__dlpack__`.
+    /// Makes an array over the memory of an object that has the method `__dlpack__`. Without `waits`, the producer's work
+    /// on the memory may still run.
     #[staticmethod]
-    fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(PyNdBuffer { inner: foreign::import(py, object)? })
+    #[pyo3(signature = (object, waits=true))]
+    fn from_dlpack(py: Python<'_>, object: &Bound<'_, PyAny>, waits: bool) -> PyResult<Self> {
+        Ok(PyNdBuffer { inner: foreign::import(py, object, waits)? })
     }
 
     #[getter]

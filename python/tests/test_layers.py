@@ -36,7 +36,7 @@ LAYERS = (
     ("_node",),
     ("api",),
     ("xp",),
-    ("ome", "references", "sparse"),
+    ("ome", "references", "sparse", "writer"),
     ("loader",),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),

@@ -36,6 +36,7 @@ from cuzarr._node.indexing import (
 )
 from cuzarr._node.lazy import LazyArray
 from cuzarr._node.node import Node
+from cuzarr._node.writer import Writer
 from cuzarr._numpy import is_computable
 from cuzarr._operators.dispatch import Stored
 from cuzarr._operators.numpy_stored import StoredProtocol
@@ -1107,6 +1108,56 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         (3, 3)
         """
         return resize.append(self, data, axis)
+
+    def writer(
+        self,
+        axis: int | str = 0,
+        *,
+        slots: int = 2,
+        resume: bool = False,
+        region: Sequence[slice] | None = None,
+    ) -> Writer:
+        """Open a writer that takes rows along an axis from a running program, and stores them behind its back.
+
+        A call of the writer copies rows and returns. Rows are gathered until a chunk, or a shard, is whole, so each object is written once.
+        The shape is stored after the rows: a killed program leaves the array as it was after its last whole block. Meanwhile, nothing else
+        in this process may append to the array or resize it.
+
+        Parameters
+        ----------
+        axis : int or str
+            A number, or the name of a dimension.
+        slots : int
+            Number of blocks of rows for which there is memory, on the array's device. A block has the rows of one stored object.
+        resume : bool
+            Whether to delete chunks behind the array's end first, which a killed program may have left.
+        region : sequence of slice, optional
+            The part of the array that this writer fills, in whole stored objects. The array then keeps its shape, so several programs
+            can fill one array. By default the writer appends rows.
+
+        Returns
+        -------
+        Writer
+            It is closed at the end of its ``with`` block. ``position`` is the first row that is not stored.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another writer has the array, or ``region`` shares stored objects with its neighbours.
+        UnsupportedError
+            Elements have variable length, or chunks have several extents.
+        OutOfMemoryError
+            There is no memory for the blocks.
+
+        >>> import cuzarr, numpy as np
+        >>> array = cuzarr.create_array({}, shape=(0, 2), chunks=(4, 2), dtype="i4")
+        >>> with array.writer() as writer:
+        ...     for step in range(6):
+        ...         writer.append([step, 10 * step])
+        >>> array[-1]
+        array([ 5, 50], dtype=int32)
+        """
+        return Writer(self, axis, slots=slots, resume=resume, region=region)
 
     # ---------------------------------------------------------------------------- as an object of Python and of NumPy
 

@@ -32,6 +32,7 @@ from cuzarr._node.display import Tree
 from cuzarr._node.hierarchy import create_nodes
 from cuzarr._node.node import Node
 from cuzarr._node.save import save_array
+from cuzarr._node.writer import GroupWriter
 from cuzarr._runtime import run
 from cuzarr._text import Info, printable
 from cuzarr.errors import ContainsArrayError, ContainsGroupError, CuzarrError, InvalidArgumentError, UnsupportedError
@@ -324,6 +325,55 @@ class Group(Node):
         """
         boxes = self._boxes(names, selection)
         return dict(zip(boxes, many.read_many(boxes.values(), dtype=dtype), strict=True))
+
+    def writer(
+        self,
+        names: Iterable[str] | None = None,
+        axis: int | str = "time",
+        *,
+        slots: int = 2,
+        resume: bool = False,
+    ) -> GroupWriter:
+        """Open a writer that takes rows of many arrays, such as all variables of a simulation: see :meth:`Array.writer`.
+
+        The shapes of all arrays are stored together, and consolidated metadata once.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Paths of arrays below this group. By default all arrays directly below that have the dimension ``axis``.
+        axis : int or str
+            The dimension of rows: its name, or its number in all arrays.
+        slots, resume
+            As for :meth:`Array.writer`.
+
+        Returns
+        -------
+        GroupWriter
+            Its ``append`` takes a mapping of names to rows.
+
+        Raises
+        ------
+        ArrayNotFoundError, ContainsGroupError
+            Nothing is at a path, or a group is.
+        InvalidArgumentError
+            As for :meth:`Array.writer`, or no array has the dimension.
+
+        >>> run = cuzarr.create_group({})
+        >>> for name in ("t2m", "msl"):
+        ...     _ = run.create_array(name, shape=(0, 3), chunks=(4, 3), dtype="f4", dimension_names=("time", "x"))
+        >>> with run.writer() as writer:
+        ...     writer.append({"t2m": np.ones(3, "f4"), "msl": np.zeros(3, "f4")})
+        >>> run["t2m"].shape
+        (1, 3)
+        """
+        if names is None:
+            arrays = dict(self.arrays())
+            if isinstance(axis, str):
+                arrays = {name: array for name, array in arrays.items() if axis in (array._dimension_names or ())}
+        else:
+            arrays = {name: self.get_array(name) for name in names}
+        return GroupWriter(arrays, axis, slots=slots, resume=resume)
 
     def explain(
         self,

@@ -44,6 +44,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::node;
 use crate::meta::{ArrayMetadata, EntryChange, NodeDocuments, NodeMetadata, ZarrFormat};
+use crate::run::Engine;
 use crate::store::{ByteRange, Condition, Payload, ReadRequest, Store, StoreExt};
 
 /// A lock on the metadata documents of one array or group. Until it is dropped, other changes of the node wait: those
@@ -160,6 +161,18 @@ impl NodeLock {
     }
 }
 
+/// Refuses to change the shape of an array to which a writer appends rows.
+///
+/// # Errors
+/// `InvalidArgument`
+pub(super) fn refuse_written(store: &dyn Store, path: &str) -> Result<()> {
+    if Engine::get().has_writer(&store.identity().below(path)) {
+        let message = format!("{store}: a writer appends rows to array '/{path}', so nothing else changes its shape");
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("close the writer first"));
+    }
+    Ok(())
+}
+
 /// New metadata documents for one of the locked nodes.
 pub(super) struct NodeChange<'a> {
     /// The number of the node among the locked nodes.
@@ -173,8 +186,24 @@ impl NodeLocks {
     /// caller changes the shape of these arrays.
     ///
     /// # Errors
-    /// `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.
+    /// `InvalidArgument` with `owns_chunks` for an array that has a writer; `Cancelled`; `StoreFailed` when a program on another machine does not give a lock back.
     pub fn take(
+        store: Arc<dyn Store>,
+        nodes: Vec<NodePlace>,
+        owns_chunks: bool,
+        cancellation: &CancellationToken,
+    ) -> Result<NodeLocks> {
+        if owns_chunks {
+            nodes.iter().try_for_each(|node| refuse_written(&*store, &node.path))?;
+        }
+        NodeLocks::take_as_writer(store, nodes, owns_chunks, cancellation)
+    }
+
+    /// Like [`NodeLocks::take`], but also for arrays that have a writer.
+    ///
+    /// # Errors
+    /// Those of [`NodeLocks::take`].
+    pub fn take_as_writer(
         store: Arc<dyn Store>,
         nodes: Vec<NodePlace>,
         owns_chunks: bool,

@@ -41,6 +41,7 @@ mod typed;
 pub(crate) mod unchanged;
 mod update;
 mod values;
+mod writer;
 
 use std::sync::Arc;
 
@@ -63,6 +64,7 @@ pub use path::normalize_path;
 pub use resize::{ArrayResize, resize_all};
 pub use update::Update;
 pub use values::{HostData, HostView, Values};
+pub use writer::{Writer, WriterOptions};
 
 /// A node of a Zarr hierarchy: an array or a group.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::internal::Threads;
@@ -45,6 +45,20 @@ pub struct Engine {
     turns: Arc<Turns>,
     /// Locks on arrays and groups, so that metadata changes of one node by this process run one after the other.
     nodes: Arc<Turns>,
+    /// The arrays to which a writer of this process appends rows.
+    writers: Arc<Mutex<HashSet<Identity>>>,
+}
+
+/// Marks that a writer has an array, until it is dropped.
+pub(crate) struct WriterMark {
+    writers: Arc<Mutex<HashSet<Identity>>>,
+    array: Identity,
+}
+
+impl Drop for WriterMark {
+    fn drop(&mut self) {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.array);
+    }
 }
 
 static ENGINE: PerProcess<OnceLock<Arc<Engine>>> = PerProcess::new();
@@ -75,7 +89,19 @@ impl Engine {
             open_shards: Arc::new(OpenLimit::new(OPEN_SHARDS)),
             turns: Arc::default(),
             nodes: Arc::default(),
+            writers: Arc::default(),
         }
+    }
+
+    /// Notes that a writer appends rows to an array. `None` if another writer of this process has it already.
+    pub(crate) fn mark_writer(&self, array: Identity) -> Option<WriterMark> {
+        let is_new = self.writers.lock().unwrap_or_else(PoisonError::into_inner).insert(array.clone());
+        is_new.then(|| WriterMark { writers: Arc::clone(&self.writers), array })
+    }
+
+    /// Whether a writer of this process appends rows to an array.
+    pub(crate) fn has_writer(&self, array: &Identity) -> bool {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner).contains(array)
     }
 
     /// Returns the counter of the bytes that all calls together have in flight on a device.

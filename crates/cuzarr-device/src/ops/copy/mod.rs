@@ -71,6 +71,24 @@ impl NdBuffer {
         nd_to_nd(source, self)
     }
 
+    /// Like [`NdBuffer::copy_from_cast`], but in the order of `stream`: if both are in the memory of its device and do not
+    /// overlap, returns before the copy is done. Other copies are done when this returns.
+    ///
+    /// # Errors
+    /// Those of [`NdBuffer::copy_from_cast`].
+    pub fn copy_from_on(&self, source: &NdBuffer, stream: &Stream) -> Result<()> {
+        let ((begin, end), (to_begin, to_end)) = (source.address_span(), self.address_span());
+        let is_there = |array: &NdBuffer| array.device() == stream.device() && stream.device() != Device::Cpu;
+        let goes = source.dtype() == self.dtype() || cast::is_supported(source.dtype(), self.dtype());
+        let apart = end <= to_begin || to_end <= begin;
+        if !(is_there(source) && is_there(self) && goes && apart && source.shape() == self.shape()) {
+            stream.synchronize()?;
+            return self.copy_from_cast(source);
+        }
+        self.buffer().require_writable()?;
+        transfer::cuda::copy(source, self, stream)
+    }
+
     /// Copies the elements to `device`, packed: in F order if they are packed in F order only, otherwise in C order.
     /// Shares the memory if it is already there.
     ///

@@ -369,6 +369,17 @@ impl Decode for ZstdDecoding {
     }
 }
 
+/// Describes the headers that a [`ZstdDecoder`] read from a frame, as text for tests.
+#[cfg(test)]
+pub(crate) fn described_headers(headers: &Headers) -> Option<String> {
+    let HeaderRead { tables, refused } = headers.get()?;
+    let layout = tables.layout();
+    let mut table = vec![0; layout.size_bytes];
+    tables.write(&layout, &mut table);
+    let counts = (tables.bundles, tables.trees, tables.tables, tables.literal_bytes);
+    Some(format!("{:?} {counts:?} {table:?}", refused.as_ref().map(Error::to_string)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,15 +397,4 @@ mod tests {
             assert!(words.lines().any(|known| known == line), "{line}: {words}");
         }
     }
-}
-
-/// Describes the headers that a [`ZstdDecoder`] read from a frame, as text for tests.
-#[cfg(test)]
-pub(crate) fn described_headers(headers: &Headers) -> Option<String> {
-    let HeaderRead { tables, refused } = headers.get()?;
-    let layout = tables.layout();
-    let mut table = vec![0; layout.size_bytes];
-    tables.write(&layout, &mut table);
-    let counts = (tables.bundles, tables.trees, tables.tables, tables.literal_bytes);
-    Some(format!("{:?} {counts:?} {table:?}", refused.as_ref().map(Error::to_string)))
 }

@@ -1,0 +1,392 @@
+"""Writers: rows of a running program reach their arrays, whatever happens to the program."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import devices
+import numpy as np
+import pytest
+
+import cuzarr
+from cuzarr.codecs import ZstdCodec
+from cuzarr.errors import InvalidArgumentError, OutOfRangeError, ShapeMismatchError, StoreFailedError, UnsupportedError
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request: pytest.FixtureRequest) -> str:
+    return "cpu" if request.param == "cpu" else devices.require()
+
+
+def create(place: Any, rows: int = 0, chunk: int = 4, device: str = "cpu", **options: Any) -> cuzarr.Array:
+    array = cuzarr.create_array(
+        place, shape=(rows, 5, 3), chunks=(chunk, 5, 2), dtype="f4", compressors=ZstdCodec(level=1), **options
+    )
+    return array.with_device(device)
+
+
+def row(number: int) -> np.ndarray[Any, Any]:
+    return np.full((5, 3), number, "f4")
+
+
+def on(device: str, value: np.ndarray[Any, Any]) -> Any:
+    return value if device == "cpu" or not value.size else devices.on(device, value)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_rows_of_any_number_and_type(device: str, tmp_path: Path, sharded: bool) -> None:
+    array = create(tmp_path, chunk=2, device=device, **({"shards": (4, 5, 4)} if sharded else {}))
+    truth = np.arange(23, dtype="f4")[:, None, None] * np.ones((5, 3), "f4")
+    with array.writer(slots=3) as writer:
+        at = 0
+        for count in (1, 3, 0, 9, 2, 8):
+            part = truth[at : at + count].astype("i2" if count == 3 else "f4")
+            writer.append(on(device, part) if count != 2 else part, copy=count != 9)
+            at += count
+        writer.flush()
+        assert writer.position == 23 and writer.waited >= 0
+        assert array.shape == (23, 5, 3)
+    np.testing.assert_array_equal(devices.to_host(array[...]), truth)
+
+
+def test_memory_may_change_at_once(device: str, tmp_path: Path) -> None:
+    array = create(tmp_path, chunk=8, device=device)
+    values = on(device, row(0))
+    with array.writer() as writer:
+        for step in range(30):
+            values[...] = step
+            writer.append(values)
+    np.testing.assert_array_equal(devices.to_host(array[...])[:, 4, 2], np.arange(30))
+
+
+@pytest.mark.parametrize("kind", ["current", "given", "blocking", "per-thread"])
+def test_cupys_streams(tmp_path: Path, kind: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    device = devices.require()
+    if device == "simt":
+        pytest.skip("CuPy has no arrays on the emulated device")
+    array = create(tmp_path, chunk=8, device=device)
+    stream = cupy.cuda.Stream.ptds if kind == "per-thread" else cupy.cuda.Stream(non_blocking=kind != "blocking")
+    busy = cupy.zeros((2048, 2048), "f4")
+    with array.writer() as writer:
+        for step in range(20):
+            with stream:
+                _ = busy @ busy  # the rows come late
+                values = cupy.full((5, 3), step, "f4")
+                if kind != "given":
+                    writer.append(values)
+            if kind == "given":
+                writer.append(values, stream=stream)
+            with stream:
+                values[...] = -1
+    np.testing.assert_array_equal(devices.to_host(array[...])[:, 0, 0], np.arange(20))
+
+
+def test_torchs_tensors(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    device = devices.require()
+    if device == "simt" or not torch.cuda.is_available():
+        pytest.skip("PyTorch has no tensors on this device")
+    array = create(tmp_path, chunk=8, device=device)
+    stream = torch.cuda.Stream()
+    with array.writer() as writer, torch.cuda.stream(stream):
+        values = torch.zeros((5, 3), device="cuda", requires_grad=True)
+        for step in range(20):
+            with torch.no_grad():
+                values.fill_(step)
+            writer.append(values)
+    np.testing.assert_array_equal(devices.to_host(array[...])[:, 0, 0], np.arange(20))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_beside_a_model(device: str, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    array = create(tmp_path, rows=dice.randrange(6), chunk=dice.randrange(1, 5), device=device)
+    array[...] = 7
+    model = dict.fromkeys(range(array.shape[0]), 7.0)
+    with array.writer(slots=dice.randrange(1, 4)) as writer:
+        end = array.shape[0]
+        for step in range(60):
+            count, tag = dice.randrange(6), float(step)
+            start = end if dice.random() < 0.7 else max(0, end - dice.randrange(5)) + dice.randrange(4)
+            part = np.full((count, 5, 3), tag, "f4")
+            try:
+                writer.write(start, on(device, part)) if start != end else writer.append(part)
+            except InvalidArgumentError as error:
+                assert "have not come" in str(error)
+                continue
+            model.update(dict.fromkeys(range(start, start + count), tag))
+            end = max(end, start + count)
+            if dice.random() < 0.1:
+                writer.flush()
+                check(array, model)
+    check(cuzarr.open_array(tmp_path), model)
+
+
+def check(array: cuzarr.Array, model: dict[int, float]) -> None:
+    end = next(number for number in range(10_000) if number not in model)
+    assert array.shape[0] == end
+    found = devices.to_host(array[...])
+    for number in range(end):
+        assert (found[number] == model[number]).all(), number
+
+
+def test_rows_that_do_not_fit_leave_the_writer_open(tmp_path: Path) -> None:
+    array = create(tmp_path)
+    with array.writer(slots=1) as writer:
+        for wrong in (np.zeros((5, 4)), np.zeros((2, 5, 3, 1)), 0):
+            with pytest.raises(ShapeMismatchError):
+                writer.append(wrong)
+        with pytest.raises(InvalidArgumentError):
+            writer.write(-1, row(0))
+        writer.write(1, row(1))
+        with pytest.raises(InvalidArgumentError, match="slots"):
+            writer.write(4, row(4))
+        writer.write(0, row(0))
+    np.testing.assert_array_equal(array[:, 0, 0], [0, 1])
+    for call in (lambda: writer.append(row(2)), lambda: writer.flush()):
+        with pytest.raises(InvalidArgumentError, match="closed"):
+            call()
+    writer.close()
+    with pytest.raises(InvalidArgumentError):
+        array.writer(slots=0)
+    with pytest.raises(InvalidArgumentError):
+        array.writer("time")
+    with pytest.raises(UnsupportedError):
+        cuzarr.create_array({}, shape=(0,), dtype="str").writer()
+
+
+def test_nothing_else_appends_meanwhile(tmp_path: Path) -> None:
+    array, other = create(tmp_path), cuzarr.open_array(tmp_path, mode="r+")
+    with array.writer() as writer:
+        writer.append(row(0))
+        for call in (lambda: other.append(np.zeros((1, 5, 3))), lambda: other.resize((9, 5, 3)), lambda: other.writer()):
+            with pytest.raises(InvalidArgumentError, match="writer"):
+                call()
+        other.attrs["units"] = "K"
+    assert array.shape == (1, 5, 3)
+    assert dict(cuzarr.open_array(tmp_path).attrs) == {"units": "K"}
+    other.append(np.ones((1, 5, 3), "f4"))
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path)[:, 0, 0], [0, 1])
+
+
+def test_an_array_is_read_and_written_inside_of_the_loop(device: str, tmp_path: Path) -> None:
+    array = create(tmp_path, chunk=2, device=device)
+    with (
+        cuzarr.config.set({"memory_limit": "1 MiB"}),
+        cuzarr.open_array(tmp_path, mode="r+", device=device).writer(slots=1) as writer,
+    ):
+        for step in range(12):
+            writer.append(row(step))
+            stored = cuzarr.open_array(tmp_path, mode="r+", device=device)
+            assert stored.shape[0] <= step + 1
+            if stored.shape[0]:
+                assert float(devices.to_host(stored[-1])[0, 0]) == stored.shape[0] - 1
+                stored[0] = 0
+    np.testing.assert_array_equal(devices.to_host(cuzarr.open_array(tmp_path)[:, 0, 0]), np.arange(12))
+    del array
+
+
+def test_an_exception_of_the_loop_goes_on_alone(tmp_path: Path) -> None:
+    array = create(tmp_path)
+    with pytest.raises(KeyError, match="mine"), array.writer() as writer:
+        writer.append(row(5))
+        raise KeyError("mine")
+    np.testing.assert_array_equal(array[:, 0, 0], [5])
+    (tmp_path / "full").mkdir()
+    array = create(tmp_path / "full")
+    with pytest.raises(KeyError, match="mine") as caught, array.writer() as writer:
+        (tmp_path / "full" / "c").write_bytes(b"a file in the way of chunks")
+        writer.append(np.ones((5, 5, 3)))
+        raise KeyError("mine")
+    assert "could not be stored" in caught.value.__notes__[0]
+    with pytest.raises(StoreFailedError) as of_writer, array.writer() as writer:
+        for _ in range(100):
+            writer.append(np.ones((4, 5, 3)))
+    assert not hasattr(of_writer.value, "__notes__")
+
+
+def test_failures_come_with_the_next_call(tmp_path: Path) -> None:
+    array = create(tmp_path)
+    writer = array.writer()
+    (tmp_path / "c").write_bytes(b"a file in the way of chunks")
+    with pytest.raises(StoreFailedError, match="rows 0 to 3") as first:
+        for step in range(1000):
+            writer.append(row(step))
+            time.sleep(0.001)
+    with pytest.raises(StoreFailedError) as second:
+        writer.append(row(0))
+    assert str(second.value) == str(first.value)
+    assert writer.position == 0
+    with pytest.raises(StoreFailedError):
+        writer.close()
+    writer.close()
+    assert cuzarr.open_array(tmp_path).shape == (0, 5, 3)
+
+
+def test_a_writer_that_is_not_closed_warns(tmp_path: Path) -> None:
+    array = create(tmp_path)
+    writer = array.writer()
+    writer.append(np.zeros((6, 5, 3)))
+    with pytest.warns(ResourceWarning, match="not closed"):
+        del writer
+        gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array.writer().close()
+
+
+ENDING = """
+import sys, numpy as np, cuzarr
+array = cuzarr.open_array(sys.argv[1], mode="r+")
+writer = array.writer()
+writer.append(np.zeros((50, 5, 3)))
+print("end", flush=True)
+"""
+
+
+def test_a_program_ends_with_an_open_writer(tmp_path: Path) -> None:
+    create(tmp_path)
+    command = [sys.executable, "-c", ENDING, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "end\n"
+    assert cuzarr.open_array(tmp_path).shape[0] % 4 == 0
+
+
+def test_a_forked_child_refuses(tmp_path: Path) -> None:
+    array = create(tmp_path)
+    with array.writer() as writer:
+        writer.append(row(0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            try:
+                writer.append(row(1))
+            except InvalidArgumentError as error:
+                os._exit(0 if "forked child" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(array[:, 0, 0], [0])
+
+
+KILLED = """
+import sys, numpy as np, cuzarr
+array = cuzarr.open_array(sys.argv[1], mode="r+")
+print("begun", flush=True)
+with array.writer(resume=True) as writer:
+    for step in range(writer.position, 10**6):
+        writer.append(np.full((5, 3), step, "f4"))
+        if step % 7 == 0 and step % 21 == 0:
+            writer.flush()
+"""
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_a_killed_process_leaves_whole_rows(tmp_path: Path, consolidated: bool) -> None:
+    root = cuzarr.create_group(tmp_path)
+    root.create_array("a", shape=(0, 5, 3), chunks=(4, 5, 2), dtype="f4")
+    if consolidated:
+        cuzarr.consolidate_metadata(tmp_path)
+    dice, rows = random.Random(3), 0
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "a")], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.05 + 0.3 * dice.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        process.stdout.close()
+        array = cuzarr.open_array(tmp_path / "a")
+        assert array.shape[0] >= rows
+        rows = array.shape[0]
+        assert (array[...] == np.arange(rows, dtype="f4")[:, None, None]).all()
+    assert rows > 0
+    with cuzarr.open_array(tmp_path / "a", mode="r+").writer(resume=True) as writer:
+        assert writer.position == rows
+    # Files that a killed process had not finished have other names.
+    files = [path.relative_to(tmp_path / "a" / "c") for path in (tmp_path / "a" / "c").rglob("*") if path.is_file()]
+    assert {int(file.parts[0]) for file in files if file.name.isdigit()} == set(range(-(-rows // 4)))
+
+
+def fill(path: str, rank: int, extent: int) -> None:
+    array = cuzarr.open_array(path, mode="r+")
+    mine = slice(extent * rank, extent * (rank + 1))
+    with array.writer(region=(slice(None), mine)) as writer:
+        for step in range(array.shape[0]):
+            writer.append(np.full((extent, 6), 100 * rank + step, "f4"))
+        writer.flush()
+        assert writer.position == array.shape[0]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_fill_regions(tmp_path: Path, ranks: int) -> None:
+    array = cuzarr.create_array(tmp_path, shape=(10, 4 * ranks, 6), chunks=(4, 2, 6), dtype="f4")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=fill, args=(str(tmp_path), rank, 4)) for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    truth = np.repeat(100.0 * np.arange(ranks), 4)[None, :, None] + np.arange(10.0)[:, None, None]
+    np.testing.assert_array_equal(array[...], np.broadcast_to(truth, array.shape))
+    with pytest.raises(InvalidArgumentError, match="such as 0..4"):
+        array.writer(region=(slice(None), slice(1, 4)))
+    with pytest.raises(OutOfRangeError), array.writer(region=(slice(0, 4),)) as writer:
+        writer.write(4, np.zeros((4 * ranks, 6)))
+
+
+def test_arrays_of_a_group_grow_together(device: str, tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path)
+    for name, chunk in (("t", 4), ("u", 4), ("w", 3)):
+        group.create_array(name, shape=(0, 5), chunks=(chunk, 5), dtype="f8", dimension_names=("time", "x"))
+    group.create_array("time", shape=(0,), chunks=(512,), dtype="i8", dimension_names=("time",))
+    group.create_array("mask", shape=(5,), dtype="i1", dimension_names=("x",))
+    cuzarr.consolidate_metadata(tmp_path)
+    opened = cuzarr.open_group(tmp_path, mode="r+", device=device)
+    with opened.writer() as writer:
+        for step in range(10):
+            fields = {name: on(device, np.full(5, step + place)) for place, name in enumerate("tuw")}
+            writer.append({**fields, "time": step})
+        with pytest.raises(InvalidArgumentError, match="'mask'"):
+            writer.append({"mask": np.zeros(5)})
+        with pytest.raises(cuzarr.errors.ArgumentTypeError):
+            writer.append([1])  # type: ignore[arg-type]
+        writer.write(10, {"t": np.zeros(5)})
+    again = cuzarr.open_group(tmp_path)
+    assert {name: array.shape[0] for name, array in again.arrays()} == {"t": 11, "u": 10, "w": 10, "time": 10, "mask": 5}
+    np.testing.assert_array_equal(again["w"][:, 0], np.arange(10) + 2.0)
+    np.testing.assert_array_equal(again["time"][:], np.arange(10))
+    with pytest.raises(InvalidArgumentError):
+        opened.writer(axis="depth")
+
+
+def test_threads_share_a_writer(tmp_path: Path) -> None:
+    array = create(tmp_path, chunk=3)
+    with array.writer(slots=8) as writer:
+        # Each thread has its own rows; together they keep few blocks incomplete.
+        turn = threading.Barrier(4)
+
+        def work(first: int) -> None:
+            for step in range(first, 40, 4):
+                turn.wait()
+                writer.write(step, row(step))
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    np.testing.assert_array_equal(array[:, 0, 0], np.arange(40))
