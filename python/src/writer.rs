@@ -3,22 +3,27 @@
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr::node::{Writer, WriterOptions};
+use cuzarr::node::{Writer, WriterOptions, WriterProgress};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::Device;
 use pyo3::prelude::*;
 
 use crate::array::PyArray;
+use crate::ending::Unlocked;
 use crate::error::{IntoPython, PyResult};
 use crate::foreign;
 use crate::interrupt::{here, interruptible};
 use crate::ndbuffer::PyNdBuffer;
 use crate::watch::Watches;
 
+/// Rows of one array: its number, the rows, and the stream on which they are made.
+type Given<'py> = (usize, PyRef<'py, PyNdBuffer>, Option<usize>);
+
 /// Takes rows of one or several arrays, and stores them on a thread of its own.
 #[pyclass(name = "Writer", module = "cuzarr._core", frozen)]
 pub struct PyWriter {
-    writer: Mutex<Writer>,
+    writer: Mutex<Option<Writer>>,
+    progress: WriterProgress,
     token: CancellationToken,
     process: u32,
 }
@@ -40,31 +45,21 @@ impl PyWriter {
         let of = |(array, axis): (Bound<'_, PyArray>, usize)| (watches.array(array.get().array(), &token), axis);
         let (arrays, options) = (arrays.into_iter().map(of).collect(), WriterOptions { slots, resume, region });
         let writer = interruptible(py, &token, || Writer::new(arrays, &options))?;
-        Ok(PyWriter { writer: Mutex::new(writer), token, process: process::id() })
+        let progress = writer.progress();
+        Ok(PyWriter { writer: Mutex::new(Some(writer)), progress, token, process: process::id() })
     }
 
-    /// Adds rows to an array of the writer: from `row` on, or behind the last ones. `stream` is the CUDA stream on which
-    /// the caller makes and changes `value`. With `keeps`, the caller leaves `value` as it is.
-    #[pyo3(signature = (array, row, value, stream, keeps))]
-    fn add(
-        &self,
-        py: Python<'_>,
-        array: usize,
-        row: Option<u64>,
-        value: &PyNdBuffer,
-        stream: Option<usize>,
-        keeps: bool,
-    ) -> PyResult<()> {
-        let value = value.inner.clone();
-        let stream = match stream {
-            Some(handle) if value.device() != Device::Cpu => Some(foreign::stream(value.device(), handle).py()?),
-            _ => None,
+    /// Adds rows to arrays of the writer: from `row` on, or behind the last ones. Each array is given by its number, with
+    /// its rows and the CUDA stream on which the caller makes and changes them. With `keeps`, the caller leaves them as
+    /// they are.
+    fn add(&self, py: Python<'_>, rows: Vec<Given<'_>>, row: Option<u64>, keeps: bool) -> PyResult<()> {
+        let given = |(array, value, stream): Given<'_>| {
+            let value = value.inner.clone();
+            let stream = stream.filter(|_| value.device() != Device::Cpu);
+            Ok((array, value.clone(), stream.map(|handle| foreign::stream(value.device(), handle)).transpose().py()?))
         };
-        self.with(py, |writer| match (keeps, row) {
-            (true, row) => writer.give(array, row, value, stream.as_ref()),
-            (false, Some(row)) => writer.write(array, row, &value, stream.as_ref()),
-            (false, None) => writer.append(array, &value, stream.as_ref()),
-        })
+        let given = rows.into_iter().map(given).collect::<PyResult<Vec<_>>>()?;
+        self.with(py, |writer| writer.add(&given, row, keeps))
     }
 
     /// Stores all rows that were added, and waits until they are stored.
@@ -77,14 +72,26 @@ impl PyWriter {
         self.with(py, Writer::close)
     }
 
+    /// Ends the writer without storing what is gathered.
+    fn abandon(&self, py: Python<'_>) {
+        if self.process == process::id() {
+            py.unlocked(|| drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        }
+    }
+
     /// The first row that is not stored yet.
-    fn position(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |writer| Ok(writer.position()))
+    fn position(&self) -> u64 {
+        self.progress.position()
     }
 
     /// How long calls waited for memory, in seconds.
-    fn waited(&self, py: Python<'_>) -> PyResult<f64> {
-        self.with(py, |writer| Ok(writer.waited().as_secs_f64()))
+    fn waited(&self) -> f64 {
+        self.progress.waited().as_secs_f64()
+    }
+
+    /// The row behind the last one that was added.
+    fn end(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writer| Ok(writer.end()))
     }
 }
 
@@ -99,7 +106,8 @@ impl PyWriter {
         let token = &self.token;
         here(py, || {
             token.check()?;
-            work(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            work(writer.as_mut().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "the writer is closed"))?)
         })
     }
 }

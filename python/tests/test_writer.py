@@ -21,7 +21,15 @@ import pytest
 
 import cuzarr
 from cuzarr.codecs import ZstdCodec
-from cuzarr.errors import InvalidArgumentError, OutOfRangeError, ShapeMismatchError, StoreFailedError, UnsupportedError
+from cuzarr.errors import (
+    ArgumentTypeError,
+    CuzarrUserWarning,
+    InvalidArgumentError,
+    OutOfRangeError,
+    ShapeMismatchError,
+    StoreFailedError,
+    UnsupportedError,
+)
 
 
 @pytest.fixture(params=["cpu", "gpu"])
@@ -127,10 +135,13 @@ def test_random_programs_beside_a_model(device: str, tmp_path: Path, seed: int) 
                 assert "have not come" in str(error)
                 continue
             model.update(dict.fromkeys(range(start, start + count), tag))
-            end = max(end, start + count)
+            end = max(end, start + count if count else 0)
             if dice.random() < 0.1:
                 writer.flush()
                 check(array, model)
+        if len(model) < end:
+            with pytest.warns(CuzarrUserWarning, match="did not come"):
+                writer.close()
     check(cuzarr.open_array(tmp_path), model)
 
 
@@ -362,15 +373,27 @@ def test_arrays_of_a_group_grow_together(device: str, tmp_path: Path) -> None:
             writer.append({**fields, "time": step})
         with pytest.raises(InvalidArgumentError, match="'mask'"):
             writer.append({"mask": np.zeros(5)})
-        with pytest.raises(cuzarr.errors.ArgumentTypeError):
+        with pytest.raises(InvalidArgumentError, match="are missing"):
+            writer.append({"t": np.zeros(5)})
+        with pytest.raises(ArgumentTypeError):
             writer.append([1])  # type: ignore[arg-type]
+        for wrong in (np.zeros(6), np.zeros((2, 5)), np.ma.masked_array(np.zeros(5), True)):
+            with pytest.raises((ShapeMismatchError, InvalidArgumentError)):
+                writer.append({"t": np.zeros(5), "u": np.zeros(5), "w": wrong, "time": 3})
         writer.write(10, {"t": np.zeros(5)})
+        with pytest.warns(CuzarrUserWarning, match="row 10 did not come"):
+            writer.close()
     again = cuzarr.open_group(tmp_path)
     assert {name: array.shape[0] for name, array in again.arrays()} == {"t": 11, "u": 10, "w": 10, "time": 10, "mask": 5}
     np.testing.assert_array_equal(again["w"][:, 0], np.arange(10) + 2.0)
     np.testing.assert_array_equal(again["time"][:], np.arange(10))
     with pytest.raises(InvalidArgumentError):
         opened.writer(axis="depth")
+    # Arrays that end at different rows go on at the smallest end.
+    with cuzarr.open_group(tmp_path, mode="r+", device=device).writer(["t", "u"]) as writer:
+        assert writer.position == 10
+        writer.append({"t": on(device, np.full(5, 7.0)), "u": on(device, np.full(5, 8.0))})
+    assert [float(again[name][10, 0]) for name in "tu"] == [7, 8]
 
 
 def test_threads_share_a_writer(tmp_path: Path) -> None:
@@ -390,3 +413,91 @@ def test_threads_share_a_writer(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(60)
     np.testing.assert_array_equal(array[:, 0, 0], np.arange(40))
+
+
+def test_a_writer_that_was_dropped_stores_nothing_more(tmp_path: Path) -> None:
+    for _ in range(10):
+        array = cuzarr.create_array(tmp_path, shape=(0, 1000), chunks=(50, 1000), dtype="f4", overwrite=True)
+        writer = array.writer()
+        writer.append(np.ones((50, 1000)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del writer
+        stored = cuzarr.open_array(tmp_path).shape[0]
+        assert stored in (0, 50)
+        with array.writer() as writer:
+            assert writer.position == stored
+        array.append(np.zeros((5, 1000)))
+        assert cuzarr.open_array(tmp_path).shape == (stored + 5, 1000)
+
+
+def test_an_array_with_a_writer_is_not_replaced(tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path)
+    array = create(tmp_path / "a", rows=8)
+    for options in ({}, {"region": (slice(0, 4),)}):
+        with array.writer(**options) as writer:
+            writer.append(row(3))
+            for call in (
+                lambda: create(tmp_path / "a", overwrite=True),
+                lambda: group.__delitem__("a"),
+                lambda: cuzarr.create_group(tmp_path, overwrite=True),
+                lambda: cuzarr.open_array(tmp_path / "a", mode="r+").resize((1, 5, 3)),
+                lambda: array.writer(region=(slice(0, 8),)),
+            ):
+                with pytest.raises(InvalidArgumentError, match="writer"):
+                    call()
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path / "a")[:, 0, 0], [3, 0, 0, 0, 0, 0, 0, 0, 3])
+
+
+def test_regions_keep_what_they_do_not_write(tmp_path: Path) -> None:
+    array = cuzarr.create_array(tmp_path, shape=(8,), chunks=(4,), dtype="i4")
+    array[:] = 7
+    with array.writer(region=(slice(0, 4),)) as writer, array.writer(region=(slice(4, 8),)) as other:
+        writer.write(0, 1)
+        writer.write(3, 1)
+        other.write(5, [2, 2])
+    np.testing.assert_array_equal(array[:], [1, 7, 7, 1, 7, 2, 2, 7])
+    for wrong in (..., 5, "a", (slice(0, 4), 3)):
+        with pytest.raises(ArgumentTypeError):
+            array.writer(region=wrong)
+    for outside in (slice(8, 12), slice(4, 9), slice(-9, None)):
+        with pytest.raises(OutOfRangeError):
+            array.writer(region=(outside,))
+
+
+def test_rows_far_away_and_none(tmp_path: Path) -> None:
+    array = cuzarr.create_array(tmp_path, shape=(0, 2), chunks=(4, 2), dtype="i4")
+    with array.writer() as writer:
+        writer.write(10, np.zeros((0, 2)))
+        writer.append([1, 2])
+        for far in (2**63, 2**63 - 1):
+            with pytest.raises(OutOfRangeError):
+                writer.write(far, [1, 2])
+    np.testing.assert_array_equal(array[...], [[1, 2]])
+
+
+INTERRUPTED = """
+import sys, signal, threading, time, os, numpy as np, cuzarr
+
+class Slow(dict):
+    def __setitem__(self, key, value):
+        if "c/" in key:
+            time.sleep(30)
+        super().__setitem__(key, value)
+
+array = cuzarr.create_array(Slow(), shape=(0, 4), chunks=(2, 4), dtype="i4")
+writer = array.writer()
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = time.monotonic()
+try:
+    for _ in range(100):
+        writer.append(np.ones(4))
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begun < 5, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_call_that_waits_is_interrupted() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "interrupted True\n", ended.stderr

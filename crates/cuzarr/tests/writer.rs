@@ -104,7 +104,7 @@ fn rows_in_any_order_and_pieces_reach_the_array() {
                         match writer.write(0, row, &story.value(row..row + count, of, from), Some(&stream)) {
                             Ok(()) => {
                                 story.rows.extend((row..row + count).map(|row| (row, of(row))));
-                                end = end.max(row + count);
+                                end = end.max(if count > 0 { row + count } else { 0 });
                             }
                             // There was no memory for rows so far ahead.
                             Err(error) => {
@@ -116,7 +116,7 @@ fn rows_in_any_order_and_pieces_reach_the_array() {
                     kind => {
                         let value = story.value(end..end + count, of, from);
                         let given = match kind {
-                            4..6 => writer.give(0, None, value, None),
+                            4..6 => writer.add(&[(0, value, None)], None, true),
                             _ => writer.append(0, &value, if from == device { Some(&stream) } else { None }),
                         };
                         match given {

@@ -372,7 +372,7 @@ class Group(Node):
             if isinstance(axis, str):
                 arrays = {name: array for name, array in arrays.items() if axis in (array._dimension_names or ())}
         else:
-            arrays = {name: self.get_array(name) for name in names}
+            arrays = {name: self.get_array(name) for name in ([names] if isinstance(names, str) else names)}
         return GroupWriter(arrays, axis, slots=slots, resume=resume)
 
     def explain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -15,7 +16,7 @@ from cuzarr._memory.handing import on_its_stream
 from cuzarr._node import resize
 from cuzarr._node.array_io import taken_apart
 from cuzarr._node.resize import ResizableArray
-from cuzarr.errors import ArgumentTypeError, CuzarrError, InvalidArgumentError
+from cuzarr.errors import ArgumentTypeError, CuzarrError, CuzarrUserWarning, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike
@@ -65,8 +66,10 @@ class _Writing:
         ...     writer.position
         1
         """
-        self._writer.flush()
-        self._remember()
+        try:
+            self._writer.flush()
+        finally:
+            self._remember()
 
     def close(self) -> None:
         """Store all rows that were added, wait until they are stored, and end the writer. A second call does nothing.
@@ -86,8 +89,11 @@ class _Writing:
         """
         if self._is_open:
             self._is_open = False
-            self._writer.close()
-            self._remember()
+            try:
+                self._writer.close()
+                self._tell_of_gaps()
+            finally:
+                self._remember()
 
     def __enter__(self) -> Self:
         return self
@@ -103,19 +109,30 @@ class _Writing:
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False):
+            self._writer.abandon()
             message = "a writer was not closed, so its last rows are not stored"
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
+    def _tell_of_gaps(self) -> None:
+        """Warns of rows that are lost, because rows before them did not come."""
+        if (end := self._writer.end()) > (position := self.position) and not self._keeps_shape:
+            message = f"row {position} did not come, so rows from {position + 1} to {end - 1} are not in the array"
+            warnings.warn(message, CuzarrUserWarning, stacklevel=3)
+
     def _remember(self) -> None:
-        """Lets the arrays of this program have the new shapes."""
+        """Lets the arrays of this program have the new shapes, as far as they can be read."""
         for array in () if self._keeps_shape else self._arrays:
-            with array._locked() as node:
+            with contextlib.suppress(CuzarrError), array._locked() as node:
                 resize._remember(array, resize._stored(array, node))
 
-    def _add(self, number: int, row: int | None, value: Any, stream: Any, *, copy: bool) -> None:
+    def _add(self, rows: Sequence[tuple[int, Any]], row: int | None, stream: Any, *, copy: bool) -> None:
+        self._writer.add([self._given(number, values, stream) for number, values in rows], row, not copy)
+
+    def _given(self, number: int, value: Any, stream: Any) -> tuple[int, _core.NdBuffer, int | None]:
         rows = taken_apart(self._arrays[number], value)
-        buffer, handle = on_its_stream(rows, stream) if foreign.is_on_device(rows) else (foreign.wrap_host(rows), None)
-        self._writer.add(number, row, buffer, handle, not copy)
+        if foreign.is_on_device(rows):
+            return number, *on_its_stream(rows, stream)
+        return number, foreign.wrap_host(rows), None
 
 
 class Writer(_Writing):
@@ -184,7 +201,7 @@ class Writer(_Writing):
         array([[3, 4],
                [5, 6]], dtype=int32)
         """
-        self._add(0, None, rows, stream, copy=copy)
+        self._add([(0, rows)], None, stream, copy=copy)
 
     def write(self, row: int, rows: ArrayLike, *, copy: bool = True, stream: Any = None) -> None:
         """Add rows from ``row`` on. They may come out of order as far as there is memory for them, and again.
@@ -216,7 +233,7 @@ class Writer(_Writing):
         array([[1, 2],
                [3, 4]], dtype=int32)
         """
-        self._add(0, whole(row, "row", 0), rows, stream, copy=copy)
+        self._add([(0, rows)], whole(row, "row", 0), stream, copy=copy)
 
 
 class GroupWriter(_Writing):
@@ -255,19 +272,19 @@ class GroupWriter(_Writing):
         super().__init__(numbered, slots, resume=resume, region=None)
 
     def append(self, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Any = None) -> None:
-        """Add rows of each named array behind its last ones. Returns when their copies are on their way.
+        """Add rows of all arrays behind the last ones. Returns when their copies are on their way.
 
         Parameters
         ----------
         rows : mapping of str to array
-            The rows of each array, as for :meth:`Writer.append`.
+            The rows of each array, as for :meth:`Writer.append`; as many of each. Either all are added or none.
         copy, stream
             As for :meth:`Writer.append`.
 
         Raises
         ------
         InvalidArgumentError
-            The writer has no array of a name.
+            The writer has no array of a name, or rows of an array are missing.
         CuzarrError
             As for :meth:`Writer.append`.
 
@@ -280,8 +297,11 @@ class GroupWriter(_Writing):
         >>> group["v"][:]
         array([2], dtype=int32)
         """
-        for number, values in self._named(rows):
-            self._add(number, None, values, stream, copy=copy)
+        named = self._named(rows)
+        if missing := [name for name in self._numbers if name not in rows]:
+            hint = "write rows of some arrays with `write`, which says where they go"
+            raise InvalidArgumentError(f"rows of array {missing[0]!r} are missing", hint=hint)
+        self._add(named, None, stream, copy=copy)
 
     def write(self, row: int, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Any = None) -> None:
         """Add rows of each named array from ``row`` on, as :meth:`Writer.write` does.
@@ -310,9 +330,7 @@ class GroupWriter(_Writing):
         >>> group["u"][:]
         array([1, 4], dtype=int32)
         """
-        row = whole(row, "row", 0)
-        for number, values in self._named(rows):
-            self._add(number, row, values, stream, copy=copy)
+        self._add(self._named(rows), whole(row, "row", 0), stream, copy=copy)
 
     def _named(self, rows: Mapping[str, Any]) -> list[tuple[int, Any]]:
         if not isinstance(rows, Mapping):
@@ -326,10 +344,13 @@ class GroupWriter(_Writing):
 
 def _box(array: ResizableArray, region: Sequence[slice]) -> tuple[list[int], list[int]]:
     """The first element and the extent of a region along each dimension."""
-    given = [region] if isinstance(region, slice) else list(region)
-    if len(given) > array.ndim or not all(isinstance(one, slice) for one in given):
-        raise InvalidArgumentError(f"got the region {region!r}, expected up to {array.ndim} slices")
+    given: list[Any] = list(region) if isinstance(region, tuple | list) else [region]
+    if not all(isinstance(one, slice) for one in given) or len(given) > array.ndim:
+        raise ArgumentTypeError(f"got the region {region!r}, expected up to {array.ndim} slices")
     given += [slice(None)] * (array.ndim - len(given))
+    for axis, (one, extent) in enumerate(zip(given, array.shape, strict=True)):
+        if any(bound is not None and not -extent <= bound <= extent for bound in (one.start, one.stop)):
+            raise OutOfRangeError(f"the region {one} along dimension {axis} leaves its {extent} elements")
     ranges = [range(*one.indices(extent)) for one, extent in zip(given, array.shape, strict=True)]
     if any(one.step != 1 for one in ranges):
         raise InvalidArgumentError("a writer's region has no steps")

@@ -16,6 +16,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::copies::update_copies;
+use super::document::refuse_written;
 use super::documents::{self, Consolidation, Lookup, each};
 use super::path::normalize_path;
 use crate::cancellation::CancellationToken;
@@ -57,6 +58,7 @@ pub fn delete_node(store: &dyn Store, path: &str) -> Result<()> {
 /// # Errors
 /// What the store reports; `ReadOnly`.
 pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
+    paths.iter().try_for_each(|path| refuse_written(store, path))?;
     let removed = |path: &String| EntryChange { path: path.clone(), node: None };
     let cancellation = CancellationToken::default();
     for format in [ZarrFormat::V3, ZarrFormat::V2] {
@@ -70,8 +72,9 @@ pub(super) fn delete_nodes(store: &dyn Store, paths: &[String]) -> Result<()> {
 /// their groups.
 ///
 /// # Errors
-/// What the store reports; `ReadOnly`.
+/// `InvalidArgument` when a writer of this process has an array there; what the store reports; `ReadOnly`.
 pub fn delete_tree(store: &dyn Store, prefix: &str) -> Result<()> {
+    refuse_written(store, prefix)?;
     let keys = store.list(prefix)?;
     let (mut batches, mut others): (BTreeMap<_, Vec<String>>, Vec<String>) = Default::default();
     for key in keys {

@@ -161,13 +161,13 @@ impl NodeLock {
     }
 }
 
-/// Refuses to change the shape of an array to which a writer appends rows.
+/// Refuses to delete an array that has a writer, or to change its shape.
 ///
 /// # Errors
 /// `InvalidArgument`
 pub(super) fn refuse_written(store: &dyn Store, path: &str) -> Result<()> {
     if Engine::get().has_writer(&store.identity().below(path)) {
-        let message = format!("{store}: a writer appends rows to array '/{path}', so nothing else changes its shape");
+        let message = format!("{store}: a writer has array '/{path}', or one below it");
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("close the writer first"));
     }
     Ok(())

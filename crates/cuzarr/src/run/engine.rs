@@ -1,6 +1,7 @@
 //! The process's engine: its threads, its scratch memory, and the bytes in flight on each device.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cuzarr_device::internal::Threads;
@@ -45,19 +46,26 @@ pub struct Engine {
     turns: Arc<Turns>,
     /// Locks on arrays and groups, so that metadata changes of one node by this process run one after the other.
     nodes: Arc<Turns>,
-    /// The arrays to which a writer of this process appends rows.
-    writers: Arc<Mutex<HashSet<Identity>>>,
+    /// The arrays that writers of this process have.
+    writers: Arc<Mutex<Vec<Arc<Written>>>>,
+}
+
+/// An array that a writer of this process has, and the part of it that the writer fills; `None` for all of it.
+struct Written {
+    array: Identity,
+    region: Option<Vec<Range<u64>>>,
 }
 
 /// Marks that a writer has an array, until it is dropped.
 pub(crate) struct WriterMark {
-    writers: Arc<Mutex<HashSet<Identity>>>,
-    array: Identity,
+    writers: Arc<Mutex<Vec<Arc<Written>>>>,
+    written: Arc<Written>,
 }
 
 impl Drop for WriterMark {
     fn drop(&mut self) {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.array);
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.retain(|one| !Arc::ptr_eq(one, &self.written));
     }
 }
 
@@ -93,15 +101,28 @@ impl Engine {
         }
     }
 
-    /// Notes that a writer appends rows to an array. `None` if another writer of this process has it already.
-    pub(crate) fn mark_writer(&self, array: Identity) -> Option<WriterMark> {
-        let is_new = self.writers.lock().unwrap_or_else(PoisonError::into_inner).insert(array.clone());
-        is_new.then(|| WriterMark { writers: Arc::clone(&self.writers), array })
+    /// Notes that a writer has an array, or a region of it. `None` if another writer of this process has elements of it.
+    pub(crate) fn mark_writer(&self, array: Identity, region: Option<Vec<Range<u64>>>) -> Option<WriterMark> {
+        let meets = |one: &Written| match (&one.region, &region) {
+            _ if one.array != array => false,
+            (Some(one), Some(other)) => {
+                one.iter().zip(other).all(|(one, other)| one.start.max(other.start) < one.end.min(other.end))
+            }
+            _ => true,
+        };
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if writers.iter().any(|one| meets(one)) {
+            return None;
+        }
+        let written = Arc::new(Written { array, region });
+        writers.push(Arc::clone(&written));
+        Some(WriterMark { writers: Arc::clone(&self.writers), written })
     }
 
-    /// Whether a writer of this process appends rows to an array.
-    pub(crate) fn has_writer(&self, array: &Identity) -> bool {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).contains(array)
+    /// Whether a writer of this process has an array at this place or below it.
+    pub(crate) fn has_writer(&self, place: &Identity) -> bool {
+        let writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.iter().any(|one| one.array.overlaps(place))
     }
 
     /// Returns the counter of the bytes that all calls together have in flight on a device.

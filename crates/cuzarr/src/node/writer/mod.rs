@@ -21,7 +21,7 @@ use cuzarr_device::internal::pool;
 use cuzarr_device::{Device, NdBuffer, Stream};
 
 use self::storing::{Shared, Stored};
-use self::track::{Streams, Track};
+use self::track::{Checked, Streams, Track};
 use super::array::Array;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::run::{Engine, WriterMark};
@@ -54,7 +54,7 @@ impl Default for WriterOptions {
 /// are stored by [`Writer::flush`] or [`Writer::close`].
 ///
 /// An error of the storing thread comes with the next call. Every later call fails with it, too. Rows before
-/// [`Writer::position`] are stored. Dropping a writer without closing it stores nothing more.
+/// [`Writer::position`] are stored. Dropping a writer without closing it stores nothing more than what is being stored.
 ///
 /// ```
 /// use cuzarr::node::WriterOptions;
@@ -77,7 +77,6 @@ pub struct Writer {
     device: Device,
     copies: Stream,
     thread: Option<JoinHandle<()>>,
-    marks: Vec<WriterMark>,
     /// The process that opened the writer. In a forked child, its thread does not exist.
     process: u32,
 }
@@ -115,32 +114,41 @@ impl Writer {
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("open a writer for each"));
         }
         let is_final = options.region.is_some();
-        let mut marks = Vec::new();
-        if !is_final {
-            for (array, _) in &arrays {
-                let taken = || {
-                    let error = Error::new(ErrorKind::InvalidArgument, "the array has a writer already");
-                    error.at(array.place()).with_hint("close it first")
-                };
-                marks.push(Engine::get().mark_writer(identity.below(array.path())).ok_or_else(taken)?);
-            }
-        }
-        let mut sorted: Vec<usize> = (0..arrays.len()).collect();
-        sorted.sort_by(|&one, &other| arrays[one].0.path().cmp(arrays[other].0.path()));
         let stored =
             arrays.into_iter().map(|(array, axis)| stored(array, axis, options)).collect::<Result<Vec<_>>>()?;
+        let mark = |of: &Stored| {
+            let region =
+                is_final.then(|| of.start.iter().zip(&of.extent).map(|(&start, &extent)| start..start + extent));
+            let mark = Engine::get().mark_writer(identity.below(of.array.path()), region.map(Iterator::collect));
+            let taken = || Error::new(ErrorKind::InvalidArgument, "another writer has these elements of the array");
+            mark.ok_or_else(|| taken().at(of.array.place()).with_hint("close it first"))
+        };
+        let marks = stored.iter().map(mark).collect::<Result<Vec<WriterMark>>>()?;
+        if options.resume && !is_final {
+            stored.iter().try_for_each(|of| delete_behind(&of.array))?;
+        }
+        let mut sorted: Vec<usize> = (0..stored.len()).collect();
+        sorted.sort_by(|&one, &other| stored[one].array.path().cmp(stored[other].array.path()));
         let track =
             |(number, of): (usize, &Stored)| Track::new(number, of, options.slots, is_final).at(|| of.array.place());
-        let tracks = stored.iter().enumerate().map(track).collect::<Result<Vec<Track>>>()?;
+        let mut tracks = stored.iter().enumerate().map(track).collect::<Result<Vec<Track>>>()?;
+        let starts: Vec<u64> = stored.iter().map(|of| of.start[of.axis]).collect();
+        let begin = starts.iter().copied().min().unwrap_or(0);
+        tracks.iter_mut().for_each(|track| track.begin_at(begin));
         let _within = pool::within(device, memory_limit_bytes);
         let memory = tracks.iter().map(|track| track.memory(device)).collect::<Result<Vec<_>>>()?;
-        let shared = Shared::new(memory, stored.iter().map(|of| of.start[of.axis]).collect());
+        let shared = Shared::new(memory, starts, stored[0].array.options().cancellation.clone());
         let (copies, of_thread) = (Stream::new(device)?, Arc::clone(&shared));
-        let run = move || storing::run(&of_thread, stored, &sorted, is_final);
+        let run = move || {
+            storing::run(&of_thread, stored, &sorted, is_final);
+            // The arrays are free before the writer's end is known.
+            drop(marks);
+            of_thread.end();
+        };
         let refused = |error| Error::new(ErrorKind::StoreFailed, format!("the system refuses a thread: {error}"));
         let thread = Builder::new().name("cuzarr-writer".into()).spawn(run).map_err(refused)?;
         let process = std::process::id();
-        Ok(Writer { shared, tracks, device, copies, thread: Some(thread), marks, process })
+        Ok(Writer { shared, tracks, device, copies, thread: Some(thread), process })
     }
 
     /// Adds rows behind the last rows of an array, given by its number among the writer's arrays. `value` has the array's
@@ -154,7 +162,7 @@ impl Writer {
     /// `ShapeMismatch`, `InvalidArgument` and `OutOfRange` for rows that the writer cannot take; it goes on then. The
     /// failure that ended the writer.
     pub fn append(&mut self, array: usize, value: &NdBuffer, stream: Option<&Stream>) -> Result<()> {
-        self.add(array, None, value, stream, false)
+        self.add(&[(array, value.clone(), stream.cloned())], None, false)
     }
 
     /// Like [`Writer::append`], but from row `row` on. Rows may come out of order, as far as there is memory for them, and
@@ -163,46 +171,47 @@ impl Writer {
     /// # Errors
     /// Those of [`Writer::append`].
     pub fn write(&mut self, array: usize, row: u64, value: &NdBuffer, stream: Option<&Stream>) -> Result<()> {
-        self.add(array, Some(row), value, stream, false)
+        self.add(&[(array, value.clone(), stream.cloned())], Some(row), false)
     }
 
-    /// Like [`Writer::write`], or [`Writer::append`] without `row`, for a value that the caller never changes again. It is
-    /// kept as long as needed, and whole blocks of it are stored without a copy.
+    /// Adds rows to several arrays, each with its number, its rows and the stream on which they are made. They begin at
+    /// `row`, or behind the last rows of the arrays. All are checked before any is added. With `keeps`, the caller never
+    /// changes the values again: they are kept as long as needed, and whole blocks of them are stored without a copy.
     ///
     /// # Errors
-    /// Those of [`Writer::append`].
-    pub fn give(&mut self, array: usize, row: Option<u64>, value: NdBuffer, stream: Option<&Stream>) -> Result<()> {
-        self.add(array, row, &value, stream, true)
-    }
-
-    fn add(
-        &mut self,
-        array: usize,
-        row: Option<u64>,
-        value: &NdBuffer,
-        stream: Option<&Stream>,
-        keeps: bool,
-    ) -> Result<()> {
+    /// Those of [`Writer::append`]; `ShapeMismatch` also when values without `row` have different numbers of rows.
+    pub fn add(&mut self, given: &[(usize, NdBuffer, Option<Stream>)], row: Option<u64>, keeps: bool) -> Result<()> {
         self.check()?;
         let count = self.tracks.len();
-        let none = || Error::new(ErrorKind::InvalidArgument, format!("there is no array {array} of {count}"));
-        let track = self.tracks.get_mut(array).ok_or_else(none)?;
-        let theirs = match stream {
-            _ if value.device() == Device::Cpu => None,
-            Some(stream) => Some(stream.clone()),
-            None => Some(Stream::legacy(value.device())?),
+        let none = |array| Error::new(ErrorKind::InvalidArgument, format!("there is no array {array} of {count}"));
+        let check = |(array, value, _): &(usize, NdBuffer, Option<Stream>)| {
+            self.tracks.get(*array).ok_or_else(|| none(*array))?.check(row, value)
         };
-        if let Some(theirs) = &theirs {
-            match theirs.device() == self.device {
-                true => self.copies.wait(&theirs.record()?)?,
-                false => theirs.synchronize()?,
+        let checked = given.iter().map(check).collect::<Result<Vec<Checked>>>()?;
+        if let (None, Some(first)) = (row, checked.first())
+            && let Some(other) = checked.iter().find(|other| other.rows != first.rows)
+        {
+            let message = format!("rows {:?} and {:?} are not the same", first.rows, other.rows);
+            return Err(Error::new(ErrorKind::ShapeMismatch, message).with_hint("add rows of one array by `write`"));
+        }
+        for ((array, value, stream), checked) in given.iter().zip(checked) {
+            let theirs = match stream {
+                _ if value.device() == Device::Cpu => None,
+                Some(stream) => Some(stream.clone()),
+                None => Some(Stream::legacy(value.device())?),
+            };
+            if let Some(theirs) = &theirs {
+                match theirs.device() == self.device {
+                    true => self.copies.wait(&theirs.record()?)?,
+                    false => theirs.synchronize()?,
+                }
+            }
+            self.tracks[*array].add(&self.shared, checked, &Streams { copies: &self.copies, keeps })?;
+            if let Some(theirs) = theirs.filter(|theirs| theirs.device() == self.device && !keeps) {
+                theirs.wait(&self.copies.record()?)?;
             }
         }
-        track.add(&self.shared, row, value, &Streams { copies: &self.copies, keeps })?;
-        match theirs.filter(|theirs| theirs.device() == self.device && !keeps) {
-            Some(theirs) => Ok(theirs.wait(&self.copies.record()?)?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Stores all rows that were added, and waits until they are stored. Chunks that are not whole are written now, and
@@ -226,19 +235,24 @@ impl Writer {
         }
         let outcome = self.flush();
         if self.process == std::process::id() {
-            self.end(outcome.is_err());
+            self.finish(outcome.is_err());
         }
         outcome
     }
 
-    /// The first row that is not stored yet; of several arrays the smallest.
-    pub fn position(&self) -> u64 {
-        (0..self.tracks.len()).map(|number| self.shared.position(number)).min().unwrap_or(0)
+    /// How far the writer has come, for other threads.
+    pub fn progress(&self) -> WriterProgress {
+        WriterProgress { shared: Arc::clone(&self.shared), arrays: self.tracks.len() }
     }
 
-    /// How long calls waited for memory, because rows came faster than they were stored.
-    pub fn waited(&self) -> Duration {
-        self.shared.waited()
+    /// The first row that is not stored yet; of several arrays the smallest.
+    pub fn position(&self) -> u64 {
+        self.progress().position()
+    }
+
+    /// The row behind the last one that was added; of several arrays the largest.
+    pub fn end(&self) -> u64 {
+        self.tracks.iter().map(Track::end).max().unwrap_or(0)
     }
 
     /// Refuses a call after a failure, after the end, and in a forked child.
@@ -254,22 +268,39 @@ impl Writer {
         }
     }
 
-    fn end(&mut self, abandoned: bool) {
+    /// Ends the storing thread, and frees the memory for rows.
+    fn finish(&mut self, abandoned: bool) {
         self.shared.close(abandoned);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was turned into a failure before.
-            let _ = thread.join();
-        }
-        self.marks.clear();
+        // A thread that waits for a store without an answer ends by itself.
+        drop(self.thread.take());
+        self.tracks.iter_mut().for_each(Track::clear);
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends by itself. Waiting for it here could hang the end of a program.
-        if self.process == std::process::id() {
-            self.shared.close(true);
+        if self.thread.is_some() && self.process == std::process::id() {
+            self.finish(true);
         }
+    }
+}
+
+/// How far a writer has come. It may be asked while another thread waits in a call of the writer.
+#[derive(Clone)]
+pub struct WriterProgress {
+    shared: Arc<Shared>,
+    arrays: usize,
+}
+
+impl WriterProgress {
+    /// As [`Writer::position`].
+    pub fn position(&self) -> u64 {
+        (0..self.arrays).map(|number| self.shared.position(number)).min().unwrap_or(0)
+    }
+
+    /// How long calls waited for memory, because rows came faster than they were stored.
+    pub fn waited(&self) -> Duration {
+        self.shared.waited()
     }
 }
 
@@ -289,13 +320,11 @@ fn stored(mut array: Array, axis: usize, options: &WriterOptions) -> Result<Stor
         }
         let chunks = array.metadata().chunk_grid().chunk_shape().to_vec();
         if let Some((start, extent)) = &options.region {
+            array.refresh()?;
             check_region(array.shape(), &chunks, start, extent)?;
             return Ok(Stored::new(array, axis, start.clone(), extent.clone(), chunks[axis]));
         }
         array.refresh()?;
-        if options.resume {
-            delete_behind(&array)?;
-        }
         let (mut start, mut extent) = (vec![0; ndim], array.shape().to_vec());
         start[axis] = std::mem::replace(&mut extent[axis], 0);
         Ok(Stored::new(array, axis, start, extent, chunks[axis]))

@@ -19,6 +19,12 @@ impl Rows {
         self.0.splice(first..end, [joined]);
     }
 
+    /// The rows of the set that lie in `range`.
+    pub(super) fn within(&self, range: &Range<u64>) -> Rows {
+        let cut = |own: &Range<u64>| own.start.max(range.start)..own.end.min(range.end);
+        Rows(self.0.iter().map(cut).filter(|rows| !rows.is_empty()).collect())
+    }
+
     /// Whether the set has all of these rows.
     pub(super) fn contains(&self, rows: &Range<u64>) -> bool {
         rows.is_empty() || self.0.iter().any(|range| range.start <= rows.start && rows.end <= range.end)
@@ -78,6 +84,8 @@ mod tests {
                 assert_eq!(rows.first_missing(row), missing);
                 let range = row..row + random(4);
                 assert_eq!(rows.contains(&range), range.clone().all(|row| model.contains(&row)));
+                let within: BTreeSet<u64> = rows.within(&range).ranges().flatten().collect();
+                assert_eq!(within, range.filter(|row| model.contains(row)).collect());
             }
             let span = rows.span().unwrap_or(0..0);
             let gaps: BTreeSet<u64> = rows.gaps().flatten().collect();

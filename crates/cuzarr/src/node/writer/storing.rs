@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cuzarr_device::{Event, NdBuffer};
 
 use super::rows::Rows;
+use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata};
 use crate::node::array::Array;
@@ -17,6 +18,16 @@ use crate::node::document::{NodeChange, NodeLocks, NodePlace, StoredNode};
 use crate::node::lock::{MOST_ATTEMPTS, outrun, pause};
 use crate::node::many::{ArrayWrite, write_all};
 use crate::plan::Selection;
+use crate::store::Store;
+
+/// Number of batches that are written at a time: while the files of one are written, the next one is encoded.
+const BATCHES_AT_ONCE: usize = 2;
+/// The longest time for which a writer keeps the locks of its arrays' documents, and the pause before it takes them again
+/// if it did. A caller of another process asks for a lock 50 times a second.
+const TURN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(25);
+/// The longest time for which a writer that was closed, or dropped, waits for a store that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Rows of one array that are to be stored.
 pub(super) struct Task {
@@ -70,13 +81,31 @@ impl Stored {
 pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    cancellation: CancellationToken,
+}
+
+/// The batches that are being written: their numbers, and the stored objects that they touch.
+type AtWork = Vec<(u64, Vec<Objects>)>;
+
+/// A batch of tasks that was written, its number, and the outcome.
+type Written = (u64, Vec<Task>, Result<()>);
+
+/// What the storing thread does next.
+enum Step {
+    /// Begins to write tasks, which touch other stored objects than those that are being written.
+    Begin(Vec<Task>),
+    Written(Written),
+    /// There is nothing to do until a task comes.
+    Rest,
 }
 
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
-    /// Whether the storing thread is storing rows now.
-    storing: bool,
+    /// Number of batches that were begun, and whose rows do not count as stored yet.
+    at_work: usize,
+    /// Batches that were written, with the outcome.
+    written: Vec<Written>,
     /// Memory for rows of each array that is not in use.
     free: Vec<Vec<NdBuffer>>,
     /// For each array, the first row that is not stored.
@@ -85,13 +114,15 @@ struct State {
     /// No tasks will be added; those that wait are dropped if `abandoned`.
     closing: bool,
     abandoned: bool,
+    /// Whether the storing thread has ended.
+    ended: bool,
     waited: Duration,
 }
 
 impl Shared {
-    pub(super) fn new(free: Vec<Vec<NdBuffer>>, positions: Vec<u64>) -> Arc<Shared> {
+    pub(super) fn new(free: Vec<Vec<NdBuffer>>, positions: Vec<u64>, cancellation: CancellationToken) -> Arc<Shared> {
         let state = Mutex::new(State { free, positions, ..State::default() });
-        Arc::new(Shared { state, changed: Condvar::new() })
+        Arc::new(Shared { state, changed: Condvar::new(), cancellation })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,6 +131,13 @@ impl Shared {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change, in a call of the program that can be cancelled.
+    fn wait_in_call<'a>(&self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+        self.cancellation.check()?;
+        let waited = self.changed.wait_timeout(state, POLL_INTERVAL);
+        Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// The error that ended the writer; every later call fails with it.
@@ -130,10 +168,10 @@ impl Shared {
                 state.waited += begun.elapsed();
                 return Ok(Some(slot));
             }
-            if state.tasks.is_empty() && !state.storing {
+            if state.tasks.is_empty() && state.at_work == 0 {
                 return Ok(None);
             }
-            state = self.wait(state);
+            state = self.wait_in_call(state)?;
         }
     }
 
@@ -145,7 +183,7 @@ impl Shared {
         let begun = Instant::now();
         let mut state = self.lock();
         while task.slot.is_none() && state.tasks.len() >= most && state.failure.is_none() {
-            state = self.wait(state);
+            state = self.wait_in_call(state)?;
         }
         if task.slot.is_none() {
             state.waited += begun.elapsed();
@@ -164,21 +202,35 @@ impl Shared {
     /// The failure that ended the writer.
     pub(super) fn drain(&self) -> Result<()> {
         let mut state = self.lock();
-        while (!state.tasks.is_empty() || state.storing) && state.failure.is_none() {
-            state = self.wait(state);
+        while (!state.tasks.is_empty() || state.at_work > 0) && state.failure.is_none() {
+            state = self.wait_in_call(state)?;
         }
         state.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Lets the storing thread end, after the tasks that wait, or with `abandoned` after the one that it is at.
+    /// Lets the storing thread end, after the tasks that wait, or with `abandoned` after those that it is at. Waits for it,
+    /// but not longer than [`PATIENCE`], and frees the memory for rows.
     pub(super) fn close(&self, abandoned: bool) {
         let mut state = self.lock();
         (state.closing, state.abandoned) = (true, state.abandoned || abandoned);
         self.changed.notify_all();
+        let until = Instant::now() + PATIENCE;
+        while !state.ended
+            && let Some(left) = until.checked_duration_since(Instant::now())
+        {
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.free.iter_mut().for_each(Vec::clear);
     }
 
-    /// Takes tasks that can be stored together: no two touch the same stored object. `None` if the writer ends.
-    fn next(&self, arrays: &[Stored]) -> Option<Vec<Task>> {
+    /// Notes that the storing thread has ended.
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is a task. Returns false when the writer ends.
+    fn has_tasks(&self) -> bool {
         let mut state = self.lock();
         while state.tasks.is_empty() && !state.closing {
             state = self.wait(state);
@@ -186,57 +238,108 @@ impl Shared {
         if state.abandoned {
             state.tasks.clear();
         }
-        let objects = |task: &Task| {
-            let height = arrays[task.array].height;
-            (task.array, task.span.start / height, task.span.end.div_ceil(height))
-        };
-        let mut batch: Vec<Task> = Vec::new();
-        while let Some(next) = state.tasks.front() {
-            let (array, first, end) = objects(next);
-            let meets = |task: &Task| {
-                let (of, begin, until) = objects(task);
-                of == array && begin < end && first < until
-            };
-            if batch.iter().any(meets) {
-                break;
-            }
-            batch.extend(state.tasks.pop_front());
-        }
-        state.storing = !batch.is_empty();
-        (!batch.is_empty()).then_some(batch)
+        !state.tasks.is_empty()
     }
 
-    /// Notes that tasks were stored, or why not.
+    /// Waits for the next step, while the batches `at_work` are being written. No batch begins with `begins` off.
+    fn step(&self, arrays: &[Stored], at_work: &AtWork, begins: bool) -> Step {
+        let mut state = self.lock();
+        loop {
+            if let Some(written) = state.written.pop() {
+                return Step::Written(written);
+            }
+            if begins && !state.abandoned && at_work.len() < BATCHES_AT_ONCE {
+                let batch = take(&mut state.tasks, arrays, at_work);
+                if !batch.is_empty() {
+                    state.at_work += 1;
+                    return Step::Begin(batch);
+                }
+            }
+            if at_work.is_empty() {
+                return Step::Rest;
+            }
+            state = self.wait(state);
+        }
+    }
+
+    fn written(&self, written: Written) {
+        self.lock().written.push(written);
+        self.changed.notify_all();
+    }
+
+    /// Ends the writer with an error.
+    fn fail(&self, error: Error) {
+        let mut state = self.lock();
+        state.tasks.clear();
+        state.failure.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Notes that a batch is stored, or why not.
     fn done(&self, batch: Vec<Task>, arrays: &[Stored], outcome: Result<()>) {
         let mut state = self.lock();
-        state.storing = false;
+        state.at_work -= 1;
         state.positions = arrays.iter().map(Stored::position).collect();
         match outcome {
             Ok(()) => batch.into_iter().for_each(|task| state.free[task.array].extend(task.slot)),
             Err(error) => {
                 state.tasks.clear();
-                state.failure = Some(error);
+                state.failure.get_or_insert(error);
             }
         }
         self.changed.notify_all();
     }
 }
 
+/// The stored objects that a task touches: the number of its array, and their places along the writer's dimension.
+#[derive(Clone, Copy)]
+struct Objects {
+    array: usize,
+    first: u64,
+    end: u64,
+}
+
+impl Objects {
+    fn of(task: &Task, arrays: &[Stored]) -> Objects {
+        let height = arrays[task.array].height;
+        Objects { array: task.array, first: task.span.start / height, end: task.span.end.div_ceil(height) }
+    }
+
+    fn meets(self, other: Objects) -> bool {
+        self.array == other.array && self.first < other.end && other.first < self.end
+    }
+}
+
+/// Takes the first tasks that can be written together, beside the batches `at_work`: no two touch one stored object.
+fn take(tasks: &mut VecDeque<Task>, arrays: &[Stored], at_work: &AtWork) -> Vec<Task> {
+    let (mut batch, mut touched): (Vec<Task>, Vec<Objects>) = Default::default();
+    touched.extend(at_work.iter().flat_map(|(_, objects)| objects));
+    while let Some(next) = tasks.front().map(|task| Objects::of(task, arrays)) {
+        if touched.iter().any(|objects| objects.meets(next)) {
+            break;
+        }
+        touched.push(next);
+        batch.extend(tasks.pop_front());
+    }
+    batch
+}
+
 /// Stores tasks until the writer is closed. `sorted` has the numbers of the arrays by their paths.
 pub(super) fn run(shared: &Shared, mut arrays: Vec<Stored>, sorted: &[usize], is_final: bool) {
-    while let Some(batch) = shared.next(&arrays) {
-        let mut store = |tasks: &[Task]| {
-            let stored = catch_unwind(AssertUnwindSafe(|| store(&mut arrays, tasks, sorted, is_final)));
-            let panicked = |_| Err(Error::new(ErrorKind::StoreFailed, "the writer panicked; please report this"));
-            stored.unwrap_or_else(panicked)
-        };
-        let mut outcome = store(&batch);
-        if outcome.is_err() {
-            // One after the other, so that all rows before the failure are stored and the failure names its rows.
-            outcome = batch.iter().try_for_each(|task| store(slice::from_ref(task)).at(|| named(&task.span)));
+    while shared.has_tasks() {
+        let numbers = if is_final { &[] } else { sorted };
+        let caught = catch_unwind(AssertUnwindSafe(|| take_turn(shared, &mut arrays, numbers)));
+        match caught.unwrap_or_else(|_| Err(panicked())) {
+            Ok(false) => {}
+            // Other programs that change these documents get a turn.
+            Ok(true) => std::thread::sleep(PAUSE),
+            Err(error) => shared.fail(error),
         }
-        shared.done(batch, &arrays, outcome);
     }
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::StoreFailed, "the writer panicked; please report this")
 }
 
 fn named(Range { start, end }: &Range<u64>) -> String {
@@ -244,85 +347,199 @@ fn named(Range { start, end }: &Range<u64>) -> String {
     format!("{rows} of a writer, which stores no later rows")
 }
 
-/// Stores rows, then the shapes of the arrays that grew.
-fn store(arrays: &mut [Stored], batch: &[Task], sorted: &[usize], is_final: bool) -> Result<()> {
-    batch.iter().try_for_each(|task| task.ready.synchronize())?;
-    if is_final {
-        write(arrays, batch, None)?;
-        note(arrays, batch);
-        return Ok(());
-    }
-    let has_task = |number: &usize| batch.iter().any(|task| task.array == *number);
-    let numbers: Vec<usize> = sorted.iter().copied().filter(has_task).collect();
-    let first = &arrays[numbers[0]].array;
-    let (store, cancellation) = (Arc::clone(first.store()), first.options().cancellation.clone());
-    let place = |&number: &usize| {
-        let array = &arrays[number].array;
-        NodePlace { path: array.path().to_string(), format: array.metadata().zarr_format(), is_array: true }
-    };
-    let locks =
-        NodeLocks::take_as_writer(Arc::clone(&store), numbers.iter().map(place).collect(), true, &cancellation)?;
-    let all: Vec<usize> = (0..numbers.len()).collect();
-    let is_transactional = store.capabilities().transactional;
-    let mut is_written = false;
-    for attempt in 0..MOST_ATTEMPTS {
-        let found = locks.read(&all)?;
-        let known = numbers.iter().zip(&found).map(|(&number, found)| known(&arrays[number], found));
-        let known = known.collect::<Result<Vec<ArrayMetadata>>>()?;
-        // A transactional store only accepts chunks of the stored shape, so the shape must change first.
-        if !is_transactional && !is_written {
-            write(arrays, batch, Some((&numbers, &known)))?;
-            is_written = true;
+/// Stores the tasks that wait, and those that come meanwhile, until none is left or for [`TURN`]. Meanwhile it holds the
+/// locks of the documents of `numbers`. While one batch is written to the store, the next one is encoded. Returns whether
+/// the time was over.
+///
+/// # Errors
+/// Those of the documents; the first failure of a task.
+fn take_turn(shared: &Shared, arrays: &mut [Stored], numbers: &[usize]) -> Result<bool> {
+    let documents = Documents::take(arrays, numbers)?;
+    let (begun, mut number) = (Instant::now(), 0);
+    let (mut at_work, mut failed) = (AtWork::new(), Vec::new());
+    std::thread::scope(|threads| {
+        loop {
+            let is_free = at_work.is_empty() || !documents.is_transactional();
+            let begins = failed.is_empty() && is_free && begun.elapsed() < TURN;
+            match shared.step(arrays, &at_work, begins) {
+                Step::Rest => return,
+                Step::Begin(batch) => {
+                    number += 1;
+                    at_work.push((number, batch.iter().map(|task| Objects::of(task, arrays)).collect()));
+                    let writes = documents.prepare(arrays, &batch);
+                    threads.spawn(move || {
+                        let caught = catch_unwind(AssertUnwindSafe(|| write(&batch, &writes?)));
+                        shared.written((number, batch, caught.unwrap_or_else(|_| Err(panicked()))));
+                    });
+                }
+                Step::Written((number, batch, outcome)) => {
+                    at_work.retain(|(of, _)| *of != number);
+                    match outcome.and_then(|()| documents.publish(arrays, &batch)) {
+                        Ok(()) => shared.done(batch, arrays, Ok(())),
+                        Err(_) => failed.push(batch),
+                    }
+                }
+            }
         }
-        let shapes: Vec<Vec<u64>> = numbers.iter().map(|&number| grown(&arrays[number], number, batch)).collect();
-        let documents = |(known, shape): (&ArrayMetadata, &Vec<u64>)| {
-            let mut metadata = known.clone();
-            metadata.set_shape(shape.clone())?;
-            Ok(NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata))))
+    });
+    // One after the other, so that all rows before the failure are stored and the failure names its rows.
+    let mut outcome = Ok(());
+    for batch in failed {
+        let mut one = |task: &Task| {
+            let task = slice::from_ref(task);
+            write(task, &documents.prepare(arrays, task)?)?;
+            documents.publish(arrays, task)
         };
-        let documents = known.iter().zip(&shapes).map(documents).collect::<Result<Vec<NodeDocuments>>>()?;
-        let changes: Vec<NodeChange<'_>> = all
-            .iter()
-            .filter(|&&at| shapes[at] != arrays[numbers[at]].shape)
-            .map(|&at| NodeChange { number: at, stored: &found[at], documents: &documents[at] })
-            .collect();
-        let replaced = locks.replace(&changes, Some(2))?;
-        let mut is_done = true;
-        for (change, replaced) in changes.iter().zip(replaced) {
-            match replaced? {
-                true => arrays[numbers[change.number]].shape.clone_from(&shapes[change.number]),
-                false => is_done = false,
-            }
-        }
-        if is_done {
-            if is_transactional && !is_written {
-                write(arrays, batch, Some((&numbers, &known)))?;
-            }
-            note(arrays, batch);
-            return Ok(());
-        }
-        pause(attempt, &cancellation)?;
+        outcome = outcome.and_then(|()| batch.iter().try_for_each(|task| one(task).at(|| named(&task.span))));
+        shared.done(batch, arrays, outcome.clone());
     }
-    Err(outrun(&*store, arrays[numbers[0]].array.path()))
+    outcome.map(|()| begun.elapsed() >= TURN)
 }
 
-/// Notes that the rows of a batch are stored.
-fn note(arrays: &mut [Stored], batch: &[Task]) {
-    for task in batch {
-        let array = &mut arrays[task.array];
-        array.end = array.end.max(task.span.end);
-        task.rows.ranges().for_each(|rows| array.rows.insert(rows));
-    }
+/// The documents of arrays, locked so that nobody else changes them. Without locks for arrays whose shape is final.
+struct Documents<'a> {
+    locks: Option<NodeLocks>,
+    /// The numbers of the arrays, in the order of the locks.
+    numbers: &'a [usize],
+    /// The metadata of each array when the documents were locked.
+    metadata: Vec<ArrayMetadata>,
+    store: Arc<dyn Store>,
+    cancellation: CancellationToken,
 }
 
-/// The shape of an array when the batch is stored: it ends behind the last row before which no row is missing.
-fn grown(of: &Stored, number: usize, batch: &[Task]) -> Vec<u64> {
-    let mut rows = of.rows.clone();
-    let own = batch.iter().filter(|task| task.array == number);
-    own.flat_map(|task| task.rows.ranges()).for_each(|range| rows.insert(range));
-    let mut shape = of.shape.clone();
-    shape[of.axis] = shape[of.axis].max(rows.first_missing(0));
-    shape
+impl Documents<'_> {
+    /// Waits for the locks, and reads the documents.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when another program changed a shape.
+    fn take<'a>(arrays: &[Stored], numbers: &'a [usize]) -> Result<Documents<'a>> {
+        let first = &arrays[0].array;
+        let (store, cancellation) = (Arc::clone(first.store()), first.options().cancellation.clone());
+        if numbers.is_empty() {
+            return Ok(Documents { locks: None, numbers, metadata: Vec::new(), store, cancellation });
+        }
+        let place = |&number: &usize| {
+            let array = &arrays[number].array;
+            NodePlace { path: array.path().to_string(), format: array.metadata().zarr_format(), is_array: true }
+        };
+        let places = numbers.iter().map(place).collect();
+        let locks = NodeLocks::take_as_writer(Arc::clone(&store), places, true, &cancellation)?;
+        let found = locks.read(&(0..numbers.len()).collect::<Vec<_>>())?;
+        let metadata = numbers.iter().zip(&found).map(|(&number, found)| known(&arrays[number], found));
+        let metadata = metadata.collect::<Result<Vec<_>>>()?;
+        Ok(Documents { locks: Some(locks), numbers, metadata, store, cancellation })
+    }
+
+    /// Whether the store only accepts chunks of the stored shape, so that the shape must change first.
+    fn is_transactional(&self) -> bool {
+        self.locks.is_some() && self.store.capabilities().transactional
+    }
+
+    /// Makes the writes of a batch: arrays that are long enough for its rows, and the selections.
+    fn prepare(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<Vec<(Array, Selection)>> {
+        if self.is_transactional() {
+            self.publish_ahead(arrays, batch)?;
+        }
+        let end_of = |number: usize| {
+            let own = batch.iter().filter(|task| task.array == number).map(|task| task.span.end);
+            // Rows of the same objects that are stored behind the shape stay.
+            own.fold(arrays[number].end, u64::max)
+        };
+        let write = |task: &Task| {
+            let of = &arrays[task.array];
+            let mut array = of.array.clone();
+            if let Some(at) = self.numbers.iter().position(|number| *number == task.array) {
+                let (mut metadata, mut shape) = (self.metadata[at].clone(), of.shape.clone());
+                shape[of.axis] = shape[of.axis].max(end_of(task.array));
+                metadata.set_shape(shape)?;
+                array.set_metadata(metadata);
+            }
+            let (mut start, mut extent) = (of.start.clone(), of.extent.clone());
+            (start[of.axis], extent[of.axis]) = (task.span.start, task.span.end - task.span.start);
+            Ok((array, Selection::region(&start, &extent)?))
+        };
+        batch.iter().map(write).collect()
+    }
+
+    /// Notes that the rows of a batch are written, and stores the shapes of the arrays that grew by them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when another program changed a shape.
+    fn publish(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<()> {
+        let before: Vec<(u64, Rows)> = arrays.iter().map(|of| (of.end, of.rows.clone())).collect();
+        for task in batch {
+            let of = &mut arrays[task.array];
+            of.end = of.end.max(task.span.end);
+            task.rows.ranges().for_each(|rows| of.rows.insert(rows));
+        }
+        let ends: Vec<u64> = arrays.iter().map(Stored::position).collect();
+        let stored = self.store_shapes(arrays, &ends);
+        if stored.is_err() {
+            arrays.iter_mut().zip(before).for_each(|(of, (end, rows))| (of.end, of.rows) = (end, rows));
+        }
+        stored
+    }
+
+    /// Stores the shapes that the arrays have when a batch is written.
+    fn publish_ahead(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<()> {
+        let end = |(number, of): (usize, &Stored)| {
+            let mut rows = of.rows.clone();
+            let own = batch.iter().filter(|task| task.array == number);
+            own.flat_map(|task| task.rows.ranges()).for_each(|range| rows.insert(range));
+            // Rows out of order are written beyond the shape, which such a store refuses, so the shape includes them.
+            batch
+                .iter()
+                .filter(|task| task.array == number)
+                .map(|task| task.span.end)
+                .fold(rows.first_missing(0), u64::max)
+        };
+        let ends: Vec<u64> = arrays.iter().enumerate().map(end).collect();
+        self.store_shapes(arrays, &ends)
+    }
+
+    /// Stores new shapes of the arrays that are shorter than `ends`. If other writers change a document meanwhile, other
+    /// than its shape, begins again.
+    fn store_shapes(&self, arrays: &mut [Stored], ends: &[u64]) -> Result<()> {
+        let Some(locks) = &self.locks else { return Ok(()) };
+        for attempt in 0..MOST_ATTEMPTS {
+            let is_short = |&at: &usize| {
+                let of = &arrays[self.numbers[at]];
+                of.shape[of.axis] < ends[self.numbers[at]]
+            };
+            let short: Vec<usize> = (0..self.numbers.len()).filter(is_short).collect();
+            if short.is_empty() {
+                return Ok(());
+            }
+            let found = locks.read(&short)?;
+            let longer = |(&at, found): (&usize, &StoredNode)| {
+                let of = &arrays[self.numbers[at]];
+                let (mut metadata, mut shape) = (known(of, found)?, of.shape.clone());
+                shape[of.axis] = ends[self.numbers[at]];
+                metadata.set_shape(shape)?;
+                Ok(NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata))))
+            };
+            let documents = short.iter().zip(&found).map(longer).collect::<Result<Vec<NodeDocuments>>>()?;
+            let change = |((&number, stored), documents)| NodeChange { number, stored, documents };
+            let changes: Vec<NodeChange<'_>> = short.iter().zip(&found).zip(&documents).map(change).collect();
+            let (mut is_done, mut outcome) = (true, Ok(()));
+            for (&at, replaced) in short.iter().zip(locks.replace(&changes, Some(2))?) {
+                match replaced {
+                    Ok(true) => {
+                        let of = &mut arrays[self.numbers[at]];
+                        of.shape[of.axis] = ends[self.numbers[at]];
+                    }
+                    Ok(false) => is_done = false,
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+            }
+            outcome?;
+            if is_done {
+                return Ok(());
+            }
+            pause(attempt, &self.cancellation)?;
+        }
+        Err(outrun(&*self.store, arrays[self.numbers[0]].array.path()))
+    }
 }
 
 /// Returns the stored metadata of an array, if its shape is what the writer stored last.
@@ -331,6 +548,11 @@ fn grown(of: &Stored, number: usize, batch: &[Task]) -> Vec<u64> {
 /// `InvalidArgument` when another program changed the shape.
 fn known(of: &Stored, found: &StoredNode) -> Result<ArrayMetadata> {
     let metadata = found.array().at(|| of.array.place())?;
+    let (own, grid) = (of.array.metadata(), |of: &ArrayMetadata| of.chunk_grid().chunk_shape().to_vec());
+    if metadata.data_type() != own.data_type() || metadata.codecs() != own.codecs() || grid(&metadata) != grid(own) {
+        let error = Error::new(ErrorKind::InvalidArgument, "another program replaced the array by another one");
+        return Err(error.at(of.array.place()));
+    }
     if metadata.shape() == of.shape {
         return Ok(metadata);
     }
@@ -343,30 +565,10 @@ fn known(of: &Stored, found: &StoredNode) -> Result<ArrayMetadata> {
     Err(error.with_hint("let one program at a time change the shape of an array"))
 }
 
-/// Writes the rows of a batch, through arrays that are long enough for them.
-fn write(arrays: &[Stored], batch: &[Task], known: Option<(&[usize], &[ArrayMetadata])>) -> Result<()> {
-    let long = |task: &Task| -> Result<Array> {
-        let of = &arrays[task.array];
-        let mut array = of.array.clone();
-        if let Some((numbers, known)) = known
-            && let Some(at) = numbers.iter().position(|number| *number == task.array)
-        {
-            let mut metadata = known[at].clone();
-            let mut shape = of.shape.clone();
-            // Rows that are stored behind the shape stay.
-            let ends = batch.iter().filter(|other| other.array == task.array).map(|other| other.span.end);
-            shape[of.axis] = ends.fold(shape[of.axis].max(of.end), u64::max);
-            metadata.set_shape(shape)?;
-            array.set_metadata(metadata);
-        }
-        Ok(array)
-    };
-    let long = batch.iter().map(long).collect::<Result<Vec<Array>>>()?;
-    let writes = batch.iter().zip(&long).map(|(task, array)| {
-        let of = &arrays[task.array];
-        let (mut start, mut extent) = (of.start.clone(), of.extent.clone());
-        (start[of.axis], extent[of.axis]) = (task.span.start, task.span.end - task.span.start);
-        Ok(ArrayWrite::new(array, Selection::region(&start, &extent)?, task.value.clone()))
-    });
-    write_all(&writes.collect::<Result<Vec<_>>>()?)
+/// Writes the rows of a batch.
+fn write(batch: &[Task], writes: &[(Array, Selection)]) -> Result<()> {
+    batch.iter().try_for_each(|task| task.ready.synchronize())?;
+    let writes = batch.iter().zip(writes);
+    let writes = writes.map(|(task, (array, selection))| ArrayWrite::new(array, selection.clone(), task.value.clone()));
+    write_all(&writes.collect::<Vec<_>>())
 }

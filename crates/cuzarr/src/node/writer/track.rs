@@ -43,6 +43,12 @@ struct Block {
     is_flushed: bool,
 }
 
+/// Rows that an array can take.
+pub(super) struct Checked {
+    pub(super) rows: Range<u64>,
+    value: NdBuffer,
+}
+
 /// The streams of one call that adds rows.
 pub(super) struct Streams<'a> {
     /// The stream on which the writer copies rows.
@@ -57,7 +63,7 @@ impl Track {
         let mut block_shape: Vec<usize> = extent.iter().map(|&extent| extent as usize).collect();
         block_shape[*axis] = *height as usize;
         let first = start[*axis];
-        let end = if is_final { first + extent[*axis] } else { u64::MAX };
+        let end = if is_final { first + extent[*axis] } else { i64::MAX as u64 };
         Ok(Track {
             number,
             axis: *axis,
@@ -80,23 +86,32 @@ impl Track {
         (0..self.slots).map(one).collect()
     }
 
-    /// Adds rows, from row `at` on, or behind the last row that was added. They are on their way when this returns.
-    pub(super) fn add(
-        &mut self,
-        shared: &Shared,
-        at: Option<u64>,
-        value: &NdBuffer,
-        streams: &Streams<'_>,
-    ) -> Result<()> {
+    /// Lets the next append begin at `row`, because another array of the writer ends there.
+    pub(super) fn begin_at(&mut self, row: u64) {
+        self.end = row;
+    }
+
+    /// The row behind the last one that was added.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Checks that rows can be added: from row `at` on, or behind the last row that was added.
+    pub(super) fn check(&self, at: Option<u64>, value: &NdBuffer) -> Result<Checked> {
         let value = self.with_rows(value)?;
         let start = at.unwrap_or(self.end);
         let count = value.shape()[self.axis] as u64;
         let end = start.checked_add(count).filter(|end| *end <= self.bounds.end);
         let end = end.filter(|_| self.takes_earlier || start >= self.bounds.start);
         let rows = start..end.ok_or_else(|| self.outside(start, count))?;
-        let pieces = self.pieces(&rows);
-        self.refuse_without_memory(&pieces)?;
-        for piece in pieces {
+        self.refuse_without_memory(&self.pieces(&rows))?;
+        Ok(Checked { rows, value })
+    }
+
+    /// Adds rows that were checked. They are on their way when this returns.
+    pub(super) fn add(&mut self, shared: &Shared, given: Checked, streams: &Streams<'_>) -> Result<()> {
+        let Checked { rows, value } = given;
+        for piece in self.pieces(&rows) {
             let mut from = vec![0; value.ndim()];
             from[self.axis] = (piece.start - rows.start) as usize;
             let mut extent = value.shape().to_vec();
@@ -104,32 +119,46 @@ impl Track {
             let part = value.region(&from, &extent, &vec![1; value.ndim()])?;
             self.place(shared, piece, &part, streams)?;
         }
-        self.end = self.end.max(rows.end);
+        if !rows.is_empty() {
+            self.end = self.end.max(rows.end);
+        }
         Ok(())
     }
 
-    /// Hands over all rows that are gathered and not stored, although their blocks are not whole. Rows between them that
-    /// have not come get the fill value.
+    /// Hands over all rows that are gathered and not stored, although their blocks are not whole. Behind the array's end,
+    /// rows between them that have not come get the fill value.
     pub(super) fn flush(&mut self, shared: &Shared, copies: &Stream) -> Result<()> {
-        let numbers: Vec<u64> =
-            self.open.iter().filter(|(_, block)| !block.is_flushed).map(|(number, _)| *number).collect();
+        let waiting = self.open.iter().filter(|(_, block)| !block.is_flushed);
+        let numbers: Vec<u64> = waiting.map(|(number, _)| *number).collect();
         for number in numbers {
             let Some(block) = self.open.get(&number) else { continue };
-            let Some(span) = block.rows.span() else { continue };
-            let boxes = block.rows.gaps().map(|gap| self.place_of(number, &gap)).collect::<Vec<_>>();
-            if !boxes.is_empty() {
-                fill_boxes_on(&block.memory, None, &boxes, &self.fill, copies)?;
+            let spans = if self.takes_earlier {
+                let gaps: Vec<_> = block.rows.gaps().map(|gap| self.place_of(number, &gap)).collect();
+                if !gaps.is_empty() {
+                    fill_boxes_on(&block.memory, None, &gaps, &self.fill, copies)?;
+                }
+                block.rows.span().into_iter().collect()
+            } else {
+                // Rows of a region may be stored already.
+                block.rows.ranges().collect::<Vec<_>>()
+            };
+            for span in spans {
+                let (start, extent) = self.place_of(number, &span);
+                let value = block.memory.region(&start, &extent, &vec![1; start.len()])?;
+                let rows = block.rows.within(&span);
+                let task = Task { array: self.number, span, rows, value, ready: copies.record()?, slot: None };
+                shared.add(task, usize::MAX)?;
             }
-            let (start, extent) = self.place_of(number, &span);
-            let value = block.memory.region(&start, &extent, &vec![1; start.len()])?;
-            let task =
-                Task { array: self.number, span, rows: block.rows.clone(), value, ready: copies.record()?, slot: None };
-            shared.add(task, usize::MAX)?;
             if let Some(block) = self.open.get_mut(&number) {
                 block.is_flushed = true;
             }
         }
         Ok(())
+    }
+
+    /// Frees the memory of rows that are gathered.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
     }
 
     /// Returns `value` with the dimension of rows: a value without it is one row.

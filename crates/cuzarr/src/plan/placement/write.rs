@@ -279,7 +279,9 @@ impl DeviceWrite {
         let merges = encoding.as_ref().is_some_and(|encoding| encoding.merging.is_some());
         let uploads = if merges { UPLOADS } else { 0 };
         let most_slabs = 2 * DOWNLOADS + 2 + for_parts + uploads;
-        let for_slabs = if given.staged { limit_bytes - limit_bytes / PIECES_SHARE } else { limit_bytes };
+        let for_pieces = if given.staged { limit_bytes / PIECES_SHARE } else { 0 };
+        let old_bytes = encoding.as_ref().map_or(0, DeviceEncoding::old_pinned_bytes) as u64;
+        let for_slabs = limit_bytes.saturating_sub(for_pieces + old_bytes);
         let slabs = (for_slabs / slab_bytes as u64).clamp(1, most_slabs as u64) as usize;
         let encoding_bytes = encoding.as_ref().map_or(0, |encoding| encoding.memory_bytes);
         let device_bytes = (large_chunks * chunk_bytes) as u64 + encoding_bytes;

@@ -44,17 +44,21 @@ impl DeviceSource {
     ) -> Result<DeviceSource> {
         let (call, program) = (&writing.call, writing.plan.source.layout().program()?);
         let (dtype, elements) = (value.dtype(), Elements::new(writing, value, device)?);
-        let old_bytes = placement.encoding.as_ref().map_or(0, DeviceEncoding::old_pinned_bytes);
         let slabs = |count: usize| (placement.slab_bytes as u64).saturating_mul(count as u64);
+        let pinned = slabs(placement.slabs) + elements.pinned_bytes();
+        let old_bytes = placement.encoding.as_ref().map_or(0, DeviceEncoding::old_pinned_bytes);
+        // Old chunks need no pinned memory of their own where there is little.
+        let old_bytes = if pinned.saturating_add(old_bytes as u64) <= call.limit_bytes { old_bytes } else { 0 };
         let cost = Cost {
             host: 0,
-            pinned: slabs(placement.slabs) + elements.pinned_bytes() + old_bytes as u64,
+            pinned: pinned + old_bytes as u64,
             device: slabs(placement.downloads + 1) + placement.device_bytes,
         };
         let held = call.memory.take(cost, call.limit_bytes, &call.cancellation)?;
         let kernels = placement.encoding.as_ref();
-        let kernels =
-            kernels.map(|encoding| Kernels::new(writing, program, encoding, placement.keeps_frames, (device, events)));
+        let kernels = kernels.map(|encoding| {
+            Kernels::new(writing, program, encoding, (placement.keeps_frames, old_bytes), (device, events))
+        });
         let kernels = kernels.transpose()?;
         let part_shape = writing.plan.largest_part();
         let extents = part_shape.iter().map(|&extent| extent as usize).collect();

@@ -31,11 +31,11 @@ impl Kernels {
         writing: &Writing,
         program: &Program,
         encoding: &DeviceEncoding,
-        keeps_frames: bool,
+        (keeps_frames, old_bytes): (bool, usize),
         (device, events): (Device, &Sender<Event>),
     ) -> Result<Kernels> {
         let encoders = Encoders::new(writing, program, device, encoding);
-        let old_chunks = encoders.old_chunks(encoding.old_bound_bytes, encoding.old_pinned_bytes(), events)?;
+        let old_chunks = encoders.old_chunks(encoding.old_bound_bytes, old_bytes, events)?;
         Ok(Kernels { encoders, old_chunks, keeps_frames })
     }
 
