@@ -45,6 +45,7 @@ ABOUT = {
     "rechunk": "chunks of another shape",
     "remote": "chunks over HTTP from the loopback interface into GPU memory, beside other readers",
     "selections": "index lists, points and masks",
+    "writer": "loops of steps on a GPU that write their output",
     "sparse": "rows and columns of sparse matrices into GPU memory",
     "storage": "small files, first reads, cold files, crops",
     "train": "samples for training into GPU memory, beside other readers",

@@ -1,6 +1,6 @@
 """Rows of a running program: does it wait for its output? Steps that a kernel makes on a GPU, and how long the loop takes with each writer.
 
-    python bench/writer.py [--device cuda:0] [--steps 64] [--mib 128] [--work 100] [--repeat 3] [--folder DIR] [--record DIR]
+    python bench/writer.py [--device cuda:0] [--steps 64] [--mib 128] [--work 100] [--slots 2] [--no-peers] [--repeat 3] [--folder DIR] [--record DIR]
 
 A step is a map of float32 (`--mib`), made by a stencil that runs `--work` times. It goes to an array chunked by one step and 8 MiB (`one`), or by
 8 steps and 8 MiB (`eight`), with zstd 3 or Blosc-LZ4, in files that are in memory. Milliseconds of the whole loop, the best of the repeats:
@@ -93,9 +93,9 @@ def assigned(array, states):
         array[number] = state
 
 
-def by_writer(array, states):
+def by_writer(array, states, slots):
     spent = []
-    with array.writer() as writer:
+    with array.writer(slots=slots) as writer:
         for state in states:
             begun = time.perf_counter()
             writer.append(state)
@@ -162,7 +162,7 @@ def run(folder, place, given):
                 )
             empty = (0, *model.shape)
             took, (append, waited) = timed(
-                place, given.repeat, lambda: fresh(empty), lambda array: by_writer(array, model.steps(given.steps))
+                place, given.repeat, lambda: fresh(empty), lambda array: by_writer(array, model.steps(given.steps), given.slots)
             )
             check(path, model, given.steps)
             row |= {"writer": round(took, 1), "append": round(append, 1), "waited": round(waited * 1e3, 1)}
@@ -172,7 +172,7 @@ def run(folder, place, given):
                     ("tensorstore", "tensorstore", by_tensorstore, tensorstores),
                     ("zarr-python", "zarr", zarrs, lambda array, states: assigned(array, (state.get() for state in states))),
                 ):
-                    if importlib.util.find_spec(module):
+                    if given.peers and importlib.util.find_spec(module):
                         peers = timed(
                             place,
                             1,
@@ -233,6 +233,8 @@ def main():
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--work", type=int, default=100)
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder")
     parser.add_argument("--record", type=pathlib.Path)

@@ -33,6 +33,7 @@ __all__ = [
     "Store",
     "Update",
     "Watch",
+    "Writer",
     "ZipArchive",
     "__version__",
     "cli",
