@@ -42,6 +42,7 @@ ABOUT = {
     "planes": "random planes of a sharded volume, beside other readers",
     "limits": "memory that the driver counts within a limit",
     "read": "arrays read whole, beside other readers",
+    "ranks": "ranks of one host, each with a GPU, that read at the same time",
     "rechunk": "chunks of another shape",
     "remote": "chunks over HTTP from the loopback interface into GPU memory, beside other readers",
     "selections": "index lists, points and masks",

@@ -115,8 +115,10 @@ fn add(tables: &mut ZstdTables, request: &Request<'_>, index: usize) -> Result<(
         },
         (_, Some(host)) => scan(tables, &host[src.clone()], src.clone(), dst.clone()),
         (_, None) => {
-            let message = "zstd frames are prepared from their bytes on the host, but got none";
-            Err(Error::new(ErrorKind::InvalidArgument, message))
+            // Each unit has an entry, with or without frames.
+            let _ = scan(tables, &[], src.clone(), dst.clone());
+            let message = "zstd frames are prepared from their headers on the host, but got none";
+            Err(Error::new(ErrorKind::Unsupported, message))
         }
     }
 }

@@ -60,13 +60,13 @@ impl Default for WriterOptions {
 /// use cuzarr::node::WriterOptions;
 /// use cuzarr::prelude::*;
 ///
-/// let array = Array::builder([0, 2], DataType::UInt8).chunks([4, 2]).create("memory://steps")?;
+/// let mut array = Array::builder([0, 2], DataType::UInt8).chunks([4, 2]).create("memory://steps")?;
 /// let mut writer = array.writer(0, WriterOptions::default())?;
 /// for step in 0..6_u8 {
 ///     writer.append(0, &NdBuffer::from_slice(Device::Cpu, &[step, 10 * step], &[2])?, None)?;
 /// }
 /// writer.close()?;
-/// let array = Array::open_url("memory://steps")?;
+/// array.refresh()?;
 /// assert_eq!(array.shape(), [6, 2]);
 /// assert_eq!(array.read::<u8>(&Selection::region(&[4, 0], &[2, 2])?)?[..], [4, 40, 5, 50]);
 /// # Ok::<(), cuzarr::Error>(())

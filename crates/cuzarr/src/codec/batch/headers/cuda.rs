@@ -73,15 +73,17 @@ pub(super) fn read_within(
     let found = Found::of(most, walk, src, units)?;
     let threads = Threads::workers();
     let each = units.len().div_ceil(threads.most().max(1)).max(FRAMES_PER_THREAD);
-    // A thread reads its frames in one piece of memory. A header's bytes are written before they are read, and pages of
-    // fresh memory cost more than the reading.
+    // A thread reads its frames in one piece of memory, because pages of fresh memory cost more than the reading. All
+    // bytes that are not headers are 0, whatever frame came before.
     let some = |from: usize| -> Result<Vec<Result<Headers>>> {
         let units = &units[from..units.len().min(from + each)];
         let mut memory = vec![0; units.iter().map(|unit| unit.src.len()).max().unwrap_or(0)];
         let read = |(index, unit): (usize, &Unit)| {
             let frame = &mut memory[..unit.src.len()];
             found.copy(from + index, unit, src, frame)?;
-            Ok(headers_of(decoder, src.device(), frame, unit.dst.len()))
+            let headers = headers_of(decoder, src.device(), frame, unit.dst.len());
+            found.erase(from + index, unit, frame);
+            Ok(headers)
         };
         units.iter().enumerate().map(read).collect()
     };
@@ -154,11 +156,24 @@ impl Found {
             frame.copy_from_slice(&src.slice(unit.src.clone())?.to_vec()?);
             return Ok(());
         }
+        self.each(index, unit, frame, |to, bytes| to.copy_from_slice(bytes));
+        Ok(())
+    }
+
+    /// Sets the bytes that [`Found::copy`] copied to 0.
+    fn erase(&self, index: usize, unit: &Unit, frame: &mut [u8]) {
+        if self.full[index] {
+            return frame.fill(0);
+        }
+        self.each(index, unit, frame, |to, _| to.fill(0));
+    }
+
+    /// Calls `work` for each piece of a frame, with its place in `frame` and its bytes.
+    fn each(&self, index: usize, unit: &Unit, frame: &mut [u8], work: impl Fn(&mut [u8], &[u8])) {
         for Piece { at, bytes, size } in &self.pieces[self.first[index]..self.first[index + 1]] {
             let to = at.checked_sub(unit.src.start).and_then(|at| frame.get_mut(at..at + size));
-            to.into_iter().for_each(|to| to.copy_from_slice(&bytes[..*size]));
+            to.into_iter().for_each(|to| work(to, &bytes[..*size]));
         }
-        Ok(())
     }
 }
 
