@@ -178,7 +178,7 @@ kernels: target/kernels/MANIFEST.sha256 ## compile every kernel for the oldest a
 cubins: python/cuzarr/cubins/MANIFEST.sha256 ## compile every kernel for every shipped GPU, as it travels in the wheel
 
 header: ## write the header of the C interface from its Rust sources, by cbindgen
-	CUZARR_WRITE_HEADER=1 cargo test $(WORKSPACE) --quiet --test header
+	CUZARR_TEST_WRITE_HEADER=1 cargo test $(WORKSPACE) --quiet --test header
 
 # Below PREFIX, and below DESTDIR before it if that is set, as packagers expect it.
 PREFIX ?= /usr/local

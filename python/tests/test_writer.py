@@ -485,6 +485,7 @@ class Slow(dict):
             time.sleep(30)
         super().__setitem__(key, value)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
 array = cuzarr.create_array(Slow(), shape=(0, 4), chunks=(2, 4), dtype="i4")
 writer = array.writer()
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -14,11 +14,11 @@ fn generated() -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// `make header` sets `CUZARR_WRITE_HEADER`, and the test then writes the header.
+/// `make header` sets `CUZARR_TEST_WRITE_HEADER`, and the test then writes the header.
 #[test]
 fn the_header_is_fresh() {
     let (path, text) = (crate_folder().join("include/cuzarr.h"), generated());
-    if std::env::var_os("CUZARR_WRITE_HEADER").is_some() {
+    if std::env::var_os("CUZARR_TEST_WRITE_HEADER").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     assert!(std::fs::read_to_string(&path).unwrap() == text, "run `make header`, and commit include/cuzarr.h");
