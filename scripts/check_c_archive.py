@@ -7,7 +7,6 @@ the functions of the header, each with a version of its own, and nothing else. A
 """
 
 import io
-import pathlib
 import re
 import sys
 import tarfile
@@ -60,16 +59,5 @@ def check(path):
         yield f"functions without a version: {', '.join(unversioned)}"
 
 
-def main():
-    failed = 0
-    for path in map(pathlib.Path, sys.argv[1:]):
-        faults = list(check(path))
-        failed += bool(faults)
-        print(f"{path.name}: {path.stat().st_size / (1 << 20):.1f} MiB, {'FAILED' if faults else 'ok'}")
-        for fault in faults:
-            print(f"  {fault}")
-    return 1 if failed or len(sys.argv) < 2 else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_wheels.report(check))

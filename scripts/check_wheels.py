@@ -102,7 +102,8 @@ def check(path):
         yield from check_metadata(wheel)
 
 
-def main():
+def report(check):
+    """Prints what `check` finds in each file of the command line. Returns the exit status."""
     failed = 0
     for path in map(pathlib.Path, sys.argv[1:]):
         faults = list(check(path))
@@ -114,4 +115,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(check))

@@ -163,6 +163,27 @@ fn each_object_is_written_once_and_the_shape_behind_it() {
 }
 
 #[test]
+fn transactional_stores_get_the_shape_before_the_rows() {
+    let observed = Arc::new(Observed::new(Arc::new(MemoryStore::new())).transactional());
+    let mut story = Story::new(observed.clone(), 0, Device::Cpu, (4, 2), json!([bytes_codec("little")]));
+    let mut writer = story.open().writer(0, WriterOptions::default()).unwrap();
+    observed.take_operations();
+    for row in 2..11 {
+        writer.append(0, &story.value(row..row + 1, |row| row as i32, Device::Cpu), None).unwrap();
+        story.rows.insert(row, row as i32);
+    }
+    writer.close().unwrap();
+    let written = observed.take_operations().into_iter().filter_map(|operation| match operation {
+        Operation::Write(key, _) => Some(key),
+        _ => None,
+    });
+    let written: Vec<String> = written.collect();
+    assert_eq!(written[0], "a/zarr.json", "{written:?}");
+    assert!(written.last().unwrap().contains("/c/"), "{written:?}");
+    story.check("after the end");
+}
+
+#[test]
 fn failures_come_with_the_next_call_and_stay() {
     let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let failing = Observed::new(Arc::clone(&memory)).with_failure(|operation| match operation {

@@ -95,21 +95,25 @@ def on_host(value: Any) -> Any:
     return numpy_view(buffer.to("cpu"), dtype)
 
 
-def device_buffer(value: Any) -> _core.NdBuffer:
-    """The memory of a GPU array of any library as a buffer, without copying."""
+def device_buffer(value: Any, *, waits: bool = True) -> _core.NdBuffer:
+    """The memory of a GPU array of any library as a buffer, without copying. Without ``waits``, the library's work on it may still run."""
     if isinstance(value, OnDevice):
         return value._buffer
     dtype = getattr(value, "dtype", None)
     is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc" or not is_cupys(value)
-    if hasattr(value, "__dlpack__") and is_plain:
-        return shared_buffer(value)
+    # CuPy's interface takes less time than DLPack, where the stream that it names is not waited for.
+    if hasattr(value, "__dlpack__") and is_plain and (waits or not is_cupys(value)):
+        return shared_buffer(value, waits=waits)
     # CuPy's arrays name their device. For other libraries, the driver finds the device of the memory.
     device = f"cuda:{value.device.id}" if is_cupys(value) else None
-    buffer = _core.NdBuffer.from_cuda_array_interface(dict(value.__cuda_array_interface__), device, value)
+    interface = dict(value.__cuda_array_interface__)
+    if not waits:
+        interface["stream"] = None
+    buffer = _core.NdBuffer.from_cuda_array_interface(interface, device, value)
     return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
 
 
-def shared_buffer(value: Any) -> _core.NdBuffer:
+def shared_buffer(value: Any, *, waits: bool = True) -> _core.NdBuffer:
     """The memory of an array with ``__dlpack__`` as a buffer, without copying. The memory may be on any device."""
     # PyTorch's tensors refuse the export while they record gradients. Some tensors mean the negative or the conjugate of their memory.
     for name in ("detach", "resolve_conj", "resolve_neg"):
@@ -117,8 +121,8 @@ def shared_buffer(value: Any) -> _core.NdBuffer:
             value = getattr(value, name)()
     if (float8 := _torch_float8(value)) is not None:
         # Not every version of PyTorch exports these types by DLPack.
-        return _core.NdBuffer.from_dlpack(value.view(sys.modules["torch"].uint8)).reinterpret(float8)
-    return _core.NdBuffer.from_dlpack(value)
+        return _core.NdBuffer.from_dlpack(value.view(sys.modules["torch"].uint8), waits).reinterpret(float8)
+    return _core.NdBuffer.from_dlpack(value, waits)
 
 
 def _torch_float8(value: Any) -> str | None:

@@ -5,40 +5,29 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 from cuzarr import _core
-from cuzarr._memory.element_types import memory_type
 from cuzarr._memory.foreign import OnDevice, device_buffer, is_cupys
 from cuzarr._memory.streams import stream_handle
 
 
 def on_its_stream(value: Any, stream: Any) -> tuple[_core.NdBuffer, int | None]:
-    """The memory of a GPU array without copying or waiting, and the ``cudaStream_t`` on which the caller fills and changes it.
+    """The memory of a GPU array without copying, and the ``cudaStream_t`` on which the caller fills and changes it.
 
     That is ``stream``, else the library's current stream, else the stream that the array's interface names. ``None`` stands for the legacy
-    default stream.
+    default stream. Waits only for arrays of libraries whose streams are not known, such as JAX.
     """
     handle = stream_handle(stream)
-    if isinstance(value, OnDevice):
-        return value._buffer, handle
+    own = None if isinstance(value, OnDevice) else _stream_of(value)
+    return device_buffer(value, waits=own is None), own if handle is None else handle
+
+
+def _stream_of(value: Any) -> int | None:
+    """The stream on which the library of an array works; ``None`` if it is not known."""
     if is_cupys(value):
-        current = sys.modules["cupy"].cuda.get_current_stream().ptr if handle is None else handle
-        return _from_interface(value, f"cuda:{value.device.id}"), int(current)
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
     if type(value).__module__.partition(".")[0] == "torch":
-        plain = value.detach().resolve_conj().resolve_neg()
-        current = sys.modules["torch"].cuda.current_stream(value.device).cuda_stream if handle is None else handle
-        return _core.NdBuffer.from_dlpack(plain, waits=False), int(current)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        named = interface.get("stream")
-        return _from_interface(value, None), named if handle is None else handle
-    return device_buffer(value), handle
-
-
-def _from_interface(value: Any, device: str | None) -> _core.NdBuffer:
-    """The memory that an array's ``__cuda_array_interface__`` describes. The stream that it names is left to the caller."""
-    buffer = _core.NdBuffer.from_cuda_array_interface({**value.__cuda_array_interface__, "stream": None}, device, value)
-    dtype = getattr(value, "dtype", None)
-    is_plain = not isinstance(dtype, np.dtype) or dtype.kind in "biufc"
-    return buffer if is_plain else buffer.reinterpret(memory_type(np.dtype(dtype)))
+        # Tensors that mean the conjugate or the negative of their memory are copied first, on PyTorch's stream, whatever the caller names.
+        is_copied = value.is_conj() or value.is_neg()
+        return None if is_copied else int(sys.modules["torch"].cuda.current_stream(value.device).cuda_stream)
+    interface = getattr(value, "__cuda_array_interface__", {})
+    return interface.get("stream")

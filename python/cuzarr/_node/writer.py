@@ -19,7 +19,7 @@ from cuzarr._node.resize import ResizableArray
 from cuzarr.errors import ArgumentTypeError, CuzarrError, CuzarrUserWarning, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from cuzarr.typing import ArrayLike
+    from cuzarr.typing import ArrayLike, Stream
 
 
 class _Writing:
@@ -125,10 +125,10 @@ class _Writing:
             with contextlib.suppress(CuzarrError), array._locked() as node:
                 resize._remember(array, resize._stored(array, node))
 
-    def _add(self, rows: Sequence[tuple[int, Any]], row: int | None, stream: Any, *, copy: bool) -> None:
+    def _add(self, rows: Sequence[tuple[int, Any]], row: int | None, stream: Stream, *, copy: bool) -> None:
         self._writer.add([self._given(number, values, stream) for number, values in rows], row, not copy)
 
-    def _given(self, number: int, value: Any, stream: Any) -> tuple[int, _core.NdBuffer, int | None]:
+    def _given(self, number: int, value: Any, stream: Stream) -> tuple[int, _core.NdBuffer, int | None]:
         rows = taken_apart(self._arrays[number], value)
         if foreign.is_on_device(rows):
             return number, *on_its_stream(rows, stream)
@@ -171,7 +171,7 @@ class Writer(_Writing):
         number = axis_number(axis, array.ndim, dimension_names(array))
         super().__init__([(array, number)], slots, resume=resume, region=region)
 
-    def append(self, rows: ArrayLike, *, copy: bool = True, stream: Any = None) -> None:
+    def append(self, rows: ArrayLike, *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows behind the last ones. Returns when their copy is on its way.
 
         Parameters
@@ -203,7 +203,7 @@ class Writer(_Writing):
         """
         self._add([(0, rows)], None, stream, copy=copy)
 
-    def write(self, row: int, rows: ArrayLike, *, copy: bool = True, stream: Any = None) -> None:
+    def write(self, row: int, rows: ArrayLike, *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows from ``row`` on. They may come out of order as far as there is memory for them, and again.
 
         The array ends before the first row that did not come.
@@ -271,7 +271,7 @@ class GroupWriter(_Writing):
         self._numbers = {name: number for number, name in enumerate(arrays)}
         super().__init__(numbered, slots, resume=resume, region=None)
 
-    def append(self, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Any = None) -> None:
+    def append(self, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows of all arrays behind the last ones. Returns when their copies are on their way.
 
         Parameters
@@ -303,7 +303,7 @@ class GroupWriter(_Writing):
             raise InvalidArgumentError(f"rows of array {missing[0]!r} are missing", hint=hint)
         self._add(named, None, stream, copy=copy)
 
-    def write(self, row: int, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Any = None) -> None:
+    def write(self, row: int, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows of each named array from ``row`` on, as :meth:`Writer.write` does.
 
         Parameters

@@ -196,14 +196,22 @@ impl NodeLocks {
         if owns_chunks {
             nodes.iter().try_for_each(|node| refuse_written(&*store, &node.path))?;
         }
-        NodeLocks::take_as_writer(store, nodes, owns_chunks, cancellation)
+        NodeLocks::held(store, nodes, owns_chunks, cancellation)
     }
 
-    /// Like [`NodeLocks::take`], but also for arrays that have a writer.
+    /// Waits for the locks of arrays for the writer that has them, which changes their shapes.
     ///
     /// # Errors
     /// Those of [`NodeLocks::take`].
     pub fn take_as_writer(
+        store: Arc<dyn Store>,
+        nodes: Vec<NodePlace>,
+        cancellation: &CancellationToken,
+    ) -> Result<NodeLocks> {
+        NodeLocks::held(store, nodes, true, cancellation)
+    }
+
+    fn held(
         store: Arc<dyn Store>,
         nodes: Vec<NodePlace>,
         owns_chunks: bool,

@@ -109,13 +109,16 @@ impl Options {
     /// # Errors
     /// Those of an accelerator that cannot be used, if it was named.
     pub fn working_device(&self, size_bytes: u64) -> Result<Device> {
+        if self.device != Device::Cpu || is_forked() {
+            return Ok(self.device);
+        }
         let Some(wanted) = Wanted::of_reads(self)? else { return Ok(self.device) };
         let least_bytes = match wanted {
             Wanted { is_named: true, .. } => 0,
             Wanted { device, .. } if device.is_initialized() => LEAST_BYTES,
             _ => START_BYTES,
         };
-        if self.device != Device::Cpu || is_forked() || size_bytes < least_bytes {
+        if size_bytes < least_bytes {
             return Ok(self.device);
         }
         match wanted.device.initialize() {
@@ -367,5 +370,18 @@ mod tests {
         assert_eq!(Wanted::of_reads(&on_device).unwrap(), None);
         let own = Wanted { device: Device::Cuda(2), is_named: false };
         assert_eq!(Wanted::of_writes(&on_device).unwrap(), Some(own));
+    }
+
+    #[test]
+    fn work_inside_of_the_engine_goes_where_results_or_options_say() {
+        let auto = Options::default().with_accelerator(Accelerator::Auto);
+        assert_eq!(Options::default().working_device(u64::MAX).unwrap(), Device::Cpu);
+        assert_eq!(auto.working_device(LEAST_BYTES - 1).unwrap(), Device::Cpu, "too few bytes");
+        // Where results are on a device, the accelerator has nothing to say, not even that it needs a name.
+        let on_device = auto.with_strict(true).with_device(Device::Cuda(5));
+        assert_eq!(on_device.working_device(0).unwrap(), Device::Cuda(5));
+        assert!(on_device.with_device(Device::Cpu).working_device(0).is_err());
+        let missing = Options::default().with_accelerator(Accelerator::On(Device::Cuda(77)));
+        assert_eq!(missing.working_device(0).unwrap_err().kind(), ErrorKind::DeviceUnavailable);
     }
 }

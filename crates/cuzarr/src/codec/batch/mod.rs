@@ -196,16 +196,9 @@ impl Batch {
                 headers.push(read.map_err(unknown).unwrap_or_else(|()| Headers::known()));
             }
         }
-        let parts = Vec::new();
-        let mut batch = Batch {
-            decoder,
-            src: src.clone(),
-            dst: dst.clone(),
-            len: units.len(),
-            parts,
-            refused: Vec::new(),
-            running: None,
-        };
+        let (src, dst) = (src.clone(), dst.clone());
+        let mut batch =
+            Batch { decoder, src, dst, len: units.len(), parts: Vec::new(), refused: Vec::new(), running: None };
         let headers = if headers.is_empty() { host.headers } else { &headers };
         batch.add(units, 0..units.len(), HostCopy { headers, ..host }, limit)?;
         // A frame without headers is refused again when it is prepared: the error of its own headers says why.

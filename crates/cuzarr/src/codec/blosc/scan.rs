@@ -170,16 +170,20 @@ impl BloscScan {
     pub(super) fn new(request: &Request<'_>) -> Result<BloscScan> {
         let mut scan = BloscScan::default();
         for (index, unit) in request.units.iter().enumerate() {
-            match (request.headers.get(index).and_then(Headers::get::<HeaderRead>), request.host) {
-                (Some(read), _) => scan.add(request.device, index, unit, read)?,
-                (None, Some(host)) => {
-                    scan.add(request.device, index, unit, &HeaderRead::of(&host[unit.src.clone()], unit.dst.len()))?;
+            let own;
+            let read = match request.headers.get(index).and_then(Headers::get::<HeaderRead>) {
+                Some(read) => read,
+                None => {
+                    let (frame, decoded_bytes) =
+                        (request.host.and_then(|host| host.get(unit.src.clone())), unit.dst.len());
+                    own = match frame {
+                        Some(frame) => HeaderRead::of(frame, decoded_bytes),
+                        None => HeaderRead::unknown(unit.src.len(), decoded_bytes),
+                    };
+                    &own
                 }
-                (None, None) => {
-                    let read = HeaderRead::unknown(unit.src.len(), unit.dst.len());
-                    scan.add(request.device, index, unit, &read)?;
-                }
-            }
+            };
+            scan.add(request.device, index, unit, read)?;
         }
         Ok(scan)
     }

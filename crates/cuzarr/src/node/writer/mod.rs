@@ -114,16 +114,19 @@ impl Writer {
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("open a writer for each"));
         }
         let is_final = options.region.is_some();
+        let region = options.region.as_ref().map(|(start, extent)| {
+            let range = |(&start, &extent): (&u64, &u64)| start..start.saturating_add(extent);
+            start.iter().zip(extent).map(range).collect::<Vec<_>>()
+        });
+        let mark = |(array, _): &(Array, usize)| {
+            let mark = Engine::get().mark_writer(identity.below(array.path()), region.clone());
+            let taken = || Error::new(ErrorKind::InvalidArgument, "another writer has these elements of the array");
+            mark.ok_or_else(|| taken().at(array.place()).with_hint("close it first"))
+        };
+        // Before the shapes are read, so that nothing else in this process changes them in between.
+        let marks = arrays.iter().map(mark).collect::<Result<Vec<WriterMark>>>()?;
         let stored =
             arrays.into_iter().map(|(array, axis)| stored(array, axis, options)).collect::<Result<Vec<_>>>()?;
-        let mark = |of: &Stored| {
-            let region =
-                is_final.then(|| of.start.iter().zip(&of.extent).map(|(&start, &extent)| start..start + extent));
-            let mark = Engine::get().mark_writer(identity.below(of.array.path()), region.map(Iterator::collect));
-            let taken = || Error::new(ErrorKind::InvalidArgument, "another writer has these elements of the array");
-            mark.ok_or_else(|| taken().at(of.array.place()).with_hint("close it first"))
-        };
-        let marks = stored.iter().map(mark).collect::<Result<Vec<WriterMark>>>()?;
         if options.resume && !is_final {
             stored.iter().try_for_each(|of| delete_behind(&of.array))?;
         }
@@ -293,7 +296,7 @@ pub struct WriterProgress {
 }
 
 impl WriterProgress {
-    /// As [`Writer::position`].
+    /// The first row that is not stored yet; of several arrays the smallest.
     pub fn position(&self) -> u64 {
         (0..self.arrays).map(|number| self.shared.position(number)).min().unwrap_or(0)
     }

@@ -423,7 +423,7 @@ impl Documents<'_> {
             NodePlace { path: array.path().to_string(), format: array.metadata().zarr_format(), is_array: true }
         };
         let places = numbers.iter().map(place).collect();
-        let locks = NodeLocks::take_as_writer(Arc::clone(&store), places, true, &cancellation)?;
+        let locks = NodeLocks::take_as_writer(Arc::clone(&store), places, &cancellation)?;
         let found = locks.read(&(0..numbers.len()).collect::<Vec<_>>())?;
         let metadata = numbers.iter().zip(&found).map(|(&number, found)| known(&arrays[number], found));
         let metadata = metadata.collect::<Result<Vec<_>>>()?;
