@@ -485,7 +485,7 @@ class Update:
 class Writer:
     def __new__(
         cls,
-        arrays: Sequence[tuple[Array, int]],
+        arrays: Sequence[tuple[Array, int, Sequence[tuple[Array, Sequence[int]]], str]],
         slots: int,
         resume: bool,
         region: tuple[Sequence[int], Sequence[int]] | None,

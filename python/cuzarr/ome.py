@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cuzarr import _core, _names
-from cuzarr._checks import items, whole
+from cuzarr._checks import axis_number, items, whole
 from cuzarr._compute.sources import is_node, place_of
 from cuzarr._metadata.documents import group_not_found
 from cuzarr._metadata.group import GroupMetadata
@@ -31,6 +31,7 @@ from cuzarr.errors import BoundsCheckError, CuzarrError, InvalidArgumentError, M
 
 if TYPE_CHECKING:
     from cuzarr.typing import StoreLike, SupportsStorePath
+    from cuzarr.writer import Writer
 
 __all__ = ["Axis", "Field", "Image", "Level", "Plate", "open_image", "open_plate"]
 
@@ -186,6 +187,60 @@ class Image:
         [(512, 300), (256, 150)]
         """
         return list(self.group._arrays_at([level.path for level in self.levels]).values())
+
+    def writer(self, axis: int | str = 0, *, method: str = "mean", slots: int = 2, resume: bool = False) -> Writer:
+        """Open a writer that takes planes, or other rows along an axis, and makes the coarser levels on the way.
+
+        The rows of all levels are stored together: level 0 counts, and the others never have more. After a kill, ``resume`` makes again
+        what they lack.
+
+        Parameters
+        ----------
+        axis : int or str
+            A number, or the name of one of :attr:`axes`.
+        method : {"mean", "gaussian", "max", "nearest", "mode"}
+            How elements become one, as for :func:`cuzarr.pyramid`. ``"gaussian"`` needs levels that keep all rows.
+        slots, resume
+            As for :meth:`cuzarr.Array.writer`.
+
+        Returns
+        -------
+        cuzarr.writer.Writer
+            It takes rows of level 0.
+
+        Raises
+        ------
+        MetadataValidationError
+            The attributes do not have the scales of the levels, or a scale is not a multiple of the one before.
+        CuzarrError
+            As for :meth:`cuzarr.Array.writer`.
+
+        Examples
+        --------
+        >>> import cuzarr, numpy as np
+        >>> image = cuzarr.ome.open_image(cuzarr.pyramid(np.zeros((0, 512, 300), "u1"), {}, axes="tyx"))
+        >>> with image.writer("t") as camera:
+        ...     for time in range(3):
+        ...         camera.append(np.full((512, 300), time, "u1"))
+        >>> [array.shape for array in image.arrays()]
+        [(3, 512, 300), (3, 256, 150)]
+        """
+        names = [one.name for one in self.axes] or None
+        finest, *coarser = self.arrays()
+        factors = [self._factors(level) for level in range(1, len(self.levels))]
+        number = axis_number(axis, finest.ndim, names)
+        levels = list(zip(coarser, factors, strict=True))
+        return finest.writer(number, slots=slots, resume=resume, levels=levels, method=method)
+
+    def _factors(self, level: int) -> list[int]:
+        """The number of elements of the level before that become one element of ``level``, along each axis."""
+        before, own = self.levels[level - 1].scale, self.levels[level].scale
+        ratios = [one / other for one, other in zip(own or (), before or (), strict=False)]
+        factors = [round(ratio) for ratio in ratios]
+        if not factors or any(abs(ratio - factor) > 1e-3 * ratio for ratio, factor in zip(ratios, factors, strict=True)):
+            message = f"level '{self.levels[level].path}' has the scale {own}, the level before {before}"
+            raise MetadataValidationError(message, hint="a writer makes levels whose scales are multiples of the one before")
+        return factors
 
     def _path(self, level: int) -> str:
         try:

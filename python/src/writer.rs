@@ -3,9 +3,10 @@
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use cuzarr::node::{Writer, WriterOptions, WriterProgress};
+use cuzarr::node::{Array, Writer, WriterArray, WriterOptions, WriterProgress};
 use cuzarr::{CancellationToken, Error, ErrorKind};
 use cuzarr_device::Device;
+use cuzarr_device::downsample::Downsampling;
 use pyo3::prelude::*;
 
 use crate::array::PyArray;
@@ -19,6 +20,10 @@ use crate::watch::Watches;
 /// Rows of one array: its number, the rows, and the stream on which they are made.
 type Given<'py> = (usize, PyRef<'py, PyNdBuffer>, Option<usize>);
 
+/// An array, the number of the dimension along which rows are added, its coarser levels, each with its factors, and how
+/// they are made.
+type Target<'py> = (Bound<'py, PyArray>, usize, Vec<(Bound<'py, PyArray>, Vec<u64>)>, String);
+
 /// Takes rows of one or several arrays, and stores them on a thread of its own.
 #[pyclass(name = "Writer", module = "cuzarr._core", frozen)]
 pub struct PyWriter {
@@ -30,20 +35,27 @@ pub struct PyWriter {
 
 #[pymethods]
 impl PyWriter {
-    /// Opens a writer for arrays, each with the number of the dimension along which rows are added. `region` is the start
-    /// and the extent of the part that it fills.
+    /// Opens a writer for arrays. `region` is the start and the extent of the part that it fills.
     #[new]
     fn new(
         py: Python<'_>,
-        arrays: Vec<(Bound<'_, PyArray>, usize)>,
+        arrays: Vec<Target<'_>>,
         slots: usize,
         resume: bool,
         region: Option<(Vec<u64>, Vec<u64>)>,
     ) -> PyResult<Self> {
         let watches = Watches::current();
         let token = watches.token();
-        let of = |(array, axis): (Bound<'_, PyArray>, usize)| (watches.array(array.get().array(), &token), axis);
-        let (arrays, options) = (arrays.into_iter().map(of).collect(), WriterOptions { slots, resume, region });
+        let watched = |array: &Bound<'_, PyArray>| -> Array { watches.array(array.get().array(), &token) };
+        let of = |(array, axis, levels, method): Target<'_>| {
+            let unknown = || Error::new(ErrorKind::InvalidArgument, format!("unknown method '{method}'"));
+            let hint = "use mean, gaussian, max, nearest or mode";
+            let method = Downsampling::named(&method).ok_or_else(|| unknown().with_hint(hint)).py()?;
+            let levels = levels.into_iter().map(|(level, factors)| (watched(&level), factors)).collect();
+            Ok(WriterArray::new(watched(&array), axis).with_levels(levels, method))
+        };
+        let arrays = arrays.into_iter().map(of).collect::<PyResult<Vec<_>>>()?;
+        let options = WriterOptions { slots, resume, region };
         let writer = interruptible(py, &token, || Writer::new(arrays, &options))?;
         let progress = writer.progress();
         Ok(PyWriter { writer: Mutex::new(Some(writer)), progress, token, process: process::id() })

@@ -396,6 +396,67 @@ def test_arrays_of_a_group_grow_together(device: str, tmp_path: Path) -> None:
     assert [float(again[name][10, 0]) for name in "tu"] == [7, 8]
 
 
+@pytest.mark.parametrize("method", ["mean", "max"])
+def test_levels_are_made_on_the_way(device: str, tmp_path: Path, method: str) -> None:
+    truth = np.random.default_rng(3).integers(0, 1000, (21, 40, 36), "uint16")
+    chunks: Any = {"chunks": (3, 16, 16), "shards": (12, 32, 32)}
+    made = cuzarr.pyramid(truth[:0], tmp_path, axes="zyx", levels=3, **chunks)
+    assert [array.shape for array in cuzarr.ome.open_image(made).arrays()] == [(0, 40, 36), (0, 20, 18), (0, 10, 9)]
+    expected = cuzarr.pyramid(truth, {}, axes="zyx", levels=3, method=method)
+    for part in (slice(0, 8), slice(8, 21)):
+        image = cuzarr.ome.open_image(cuzarr.open_group(tmp_path, device=None if device == "cpu" else device))
+        with image.writer("z", method=method) as camera:
+            for number, plane in enumerate(truth[part]):
+                camera.append(on(device, plane))
+                if number % 5 == 2:
+                    camera.flush()
+        assert image.array(2).shape == ((part.stop + 3) // 4, 10, 9)
+    for level, own in enumerate(image.arrays()):
+        np.testing.assert_array_equal(devices.to_host(own[...]), expected[str(level)][...])
+    with pytest.raises(UnsupportedError, match="gaussian"):
+        image.writer("z", method="gaussian")
+    with pytest.raises(InvalidArgumentError, match="unknown method 'middle'"):
+        image.writer("z", method="middle")
+
+
+def test_levels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    array, level = create(tmp_path / "a"), create(tmp_path / "b")
+    with pytest.raises(InvalidArgumentError, match="different stores"):
+        array.writer(levels=[(level, (2, 2, 2))])
+    group = cuzarr.create_group({})
+    fine, coarse = (group.create_array(name, shape=(0, side), dtype="f4") for name, side in (("fine", 9), ("coarse", 3)))
+    with pytest.raises(ShapeMismatchError, match=r"factors \[2, 2\]") as failure:
+        fine.writer(levels=[(coarse, (2, 2))])
+    assert "[0, 5]" in str(failure.value.hint)
+    with pytest.raises(ArgumentTypeError):
+        fine.writer(levels=[(coarse, "22")])  # type: ignore[list-item]
+    with fine.writer(levels=[(coarse, [2, 3])]) as writer:
+        writer.append(np.ones(9))
+        with pytest.raises(InvalidArgumentError, match="writer"):
+            coarse.append(np.ones((1, 3), "f4"))
+    assert coarse[...].tolist() == [[1, 1, 1]]
+
+
+def test_an_image_whose_scales_are_no_multiples_is_refused(tmp_path: Path) -> None:
+    made = cuzarr.pyramid(np.zeros((0, 64, 64), "u1"), tmp_path, axes="zyx", levels=2)
+    ome = made.attrs["ome"]
+    ome["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"] = [1.5, 2.0, 2.0]
+    made.attrs["ome"] = ome
+    with pytest.raises(cuzarr.errors.MetadataValidationError, match="scale"):
+        cuzarr.ome.open_image(cuzarr.open_group(tmp_path)).writer("z")
+
+
+def test_shards_larger_than_the_memory_limit(tmp_path: Path) -> None:
+    rows = np.arange(64, dtype="f4")[:, None] * np.ones(1 << 14, "f4")
+    array = cuzarr.create_array(tmp_path, shape=(0, 1 << 14), chunks=(1, 1 << 13), shards=(64, 1 << 14), dtype="f4")
+    assert array.nbytes == 0
+    # A shard has 4 MiB.
+    with cuzarr.open_array(tmp_path, memory_limit="1 MiB").writer() as writer:
+        for row in rows:
+            writer.append(row)
+    np.testing.assert_array_equal(cuzarr.open_array(tmp_path)[...], rows)
+
+
 def test_threads_share_a_writer(tmp_path: Path) -> None:
     array = create(tmp_path, chunk=3)
     with array.writer(slots=8) as writer:

@@ -1116,11 +1116,13 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         slots: int = 2,
         resume: bool = False,
         region: Sequence[slice] | None = None,
+        levels: Sequence[tuple[Array, Sequence[int]]] = (),
+        method: str = "mean",
     ) -> Writer:
         """Open a writer that takes rows along an axis from a running program, and stores them behind its back.
 
-        A call of the writer copies rows and returns. Rows are gathered until a chunk, or a shard, is whole, so each object is written once.
-        The shape is stored after the rows: a killed program leaves the array as it was after its last whole block. Meanwhile, nothing else
+        A call of the writer copies rows and returns. Rows are gathered until a chunk is whole, and chunks of a shard until the shard is, so
+        each object is written once. The shape is stored after the rows: a killed program leaves the array as it was after its last whole block. Meanwhile, nothing else
         in this process may append to the array or resize it.
 
         Parameters
@@ -1128,12 +1130,18 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         axis : int or str
             A number, or the name of a dimension.
         slots : int
-            Number of blocks of rows for which there is memory, on the array's device. A block has the rows of one stored object.
+            Number of blocks of rows for which there is memory, on the array's device. A block has the rows of one chunk. The encoded chunks
+            of as many shards wait in host memory.
         resume : bool
             Whether to delete chunks behind the array's end first, which a killed program may have left.
         region : sequence of slice, optional
             The part of the array that this writer fills, in whole stored objects. The array then keeps its shape, so several programs
             can fill one array. By default the writer appends rows.
+        levels : sequence of (Array, sequence of int), optional
+            Coarser levels of an image, from the finest to the coarsest, that are made on the way. Each has the number of elements of the
+            level before that become one, along each dimension. :meth:`cuzarr.ome.Image.writer` passes those of an image.
+        method : {"mean", "gaussian", "max", "nearest", "mode"}
+            How elements become one, as for :func:`cuzarr.pyramid`. ``"gaussian"`` needs levels that keep all rows.
 
         Returns
         -------
@@ -1143,9 +1151,12 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         Raises
         ------
         InvalidArgumentError
-            Another writer has the array, or ``region`` shares stored objects with its neighbours.
+            Another writer has the array, or ``region`` shares stored objects with its neighbours. Or a level has more rows than belong to
+            the array; ``resume`` makes its last rows again.
+        ShapeMismatchError
+            A level does not have the shape that its factors give.
         UnsupportedError
-            Elements have variable length, or chunks have several extents.
+            Elements have variable length, chunks have several extents, or the method does not apply to the elements.
         OutOfMemoryError
             There is no memory for the blocks.
 
@@ -1157,7 +1168,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         >>> array[-1]
         array([ 5, 50], dtype=int32)
         """
-        return Writer(self, axis, slots=slots, resume=resume, region=region)
+        return Writer(self, axis, slots=slots, resume=resume, region=region, levels=levels, method=method)
 
     # ---------------------------------------------------------------------------- as an object of Python and of NumPy
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cuzarr import _core
-from cuzarr._checks import axis_number, whole
+from cuzarr._checks import axis_number, items, whole
 from cuzarr._compute.operands import dimension_names
 from cuzarr._memory import foreign
 from cuzarr._memory.handing import on_its_stream
@@ -26,13 +26,22 @@ class _Writing:
     """What the writers of one array and of several share."""
 
     def __init__(
-        self, arrays: Sequence[tuple[ResizableArray, int]], slots: int, *, resume: bool, region: Sequence[slice] | None
+        self,
+        arrays: Sequence[tuple[ResizableArray, int]],
+        slots: int,
+        *,
+        resume: bool,
+        region: Sequence[slice] | None = None,
+        levels: Sequence[tuple[ResizableArray, Sequence[int]]] = (),
+        method: str = "mean",
     ) -> None:
         self._arrays = [array for array, _ in arrays]
-        for array in self._arrays:
+        self._levels = [array for array, _ in levels]
+        for array in self._arrays + self._levels:
             array.store.check_writable()
         begin = None if region is None else _box(self._arrays[0], region)
-        handles = [(array._handle(), axis) for array, axis in arrays]
+        coarser = [(array._handle(), _factors(factors)) for array, factors in levels]
+        handles = [(array._handle(), axis, coarser, method) for array, axis in arrays]
         self._keeps_shape = region is not None
         self._is_open = False
         self._writer = _core.Writer(handles, whole(slots, "slots", 1), resume, begin)
@@ -121,7 +130,7 @@ class _Writing:
 
     def _remember(self) -> None:
         """Lets the arrays of this program have the new shapes, as far as they can be read."""
-        for array in () if self._keeps_shape else self._arrays:
+        for array in () if self._keeps_shape else self._arrays + self._levels:
             with contextlib.suppress(CuzarrError), array._locked() as node:
                 resize._remember(array, resize._stored(array, node))
 
@@ -140,7 +149,7 @@ class Writer(_Writing):
 
     Parameters
     ----------
-    array, axis, slots, resume, region
+    array, axis, slots, resume, region, levels, method
         As for :meth:`cuzarr.Array.writer`.
 
     Raises
@@ -167,9 +176,11 @@ class Writer(_Writing):
         slots: int = 2,
         resume: bool = False,
         region: Sequence[slice] | None = None,
+        levels: Sequence[tuple[ResizableArray, Sequence[int]]] = (),
+        method: str = "mean",
     ) -> None:
         number = axis_number(axis, array.ndim, dimension_names(array))
-        super().__init__([(array, number)], slots, resume=resume, region=region)
+        super().__init__([(array, number)], slots, resume=resume, region=region, levels=levels, method=method)
 
     def append(self, rows: ArrayLike, *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows behind the last ones. Returns when their copy is on its way.
@@ -269,7 +280,7 @@ class GroupWriter(_Writing):
             raise InvalidArgumentError("a writer needs at least one array")
         numbered = [(array, axis_number(axis, array.ndim, dimension_names(array))) for array in arrays.values()]
         self._numbers = {name: number for number, name in enumerate(arrays)}
-        super().__init__(numbered, slots, resume=resume, region=None)
+        super().__init__(numbered, slots, resume=resume)
 
     def append(self, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows of all arrays behind the last ones. Returns when their copies are on their way.
@@ -340,6 +351,10 @@ class GroupWriter(_Writing):
             known = ", ".join(map(repr, self._numbers))
             raise InvalidArgumentError(f"the writer has no array {unknown[0]!r}", hint=f"its arrays are {known}")
         return [(self._numbers[name], values) for name, values in rows.items()]
+
+
+def _factors(factors: Sequence[int]) -> list[int]:
+    return [whole(factor, "a factor", 1) for factor in items(factors, "factors", "numbers of elements that become one")]
 
 
 def _box(array: ResizableArray, region: Sequence[slice]) -> tuple[list[int], list[int]]:

@@ -128,11 +128,11 @@ fn comparable_sizes(axes: &[String], options: &PyramidOptions) -> Vec<f64> {
     options.scale.clone().filter(|_| alike).unwrap_or_else(|| vec![1.0; axes.len()])
 }
 
-/// Returns the factors of the next level: 2 along spatial dimensions that can shrink, else 1. It is also 1 where
-/// elements are already at least twice as large as along another dimension. So levels become less stretched, as in
-/// other microscopy tools.
+/// Returns the factors of the next level: 2 along spatial dimensions that can shrink, else 1. A dimension without
+/// elements is one that will grow. A factor is also 1 where elements are already at least twice as large as along another
+/// dimension. So levels become less stretched, as in other microscopy tools.
 fn halved(shape: &[u64], axes: &[String], sizes: &[f64]) -> Vec<u64> {
-    let shrinks = |at: usize| is_spatial(&axes[at]) && shape[at] > 1;
+    let shrinks = |at: usize| is_spatial(&axes[at]) && shape[at] != 1;
     let smallest = (0..axes.len()).filter(|&at| shrinks(at)).map(|at| sizes[at]).fold(f64::INFINITY, f64::min);
     let factor = |at: usize| if shrinks(at) && sizes[at] < 2.0 * smallest { 2 } else { 1 };
     (0..axes.len()).map(factor).collect()
@@ -167,6 +167,8 @@ mod tests {
         assert_eq!(factors(&[300, 900, 900], Some(&[1.0, 200.0, 200.0]), units), [&all[..], &all[..]]);
         // A dimension of one element cannot shrink.
         assert_eq!(factors(&[1, 900, 900], Some(&[0.1, 1.0, 1.0]), None), [&flat[..], &flat[..]]);
+        // One without elements will grow.
+        assert_eq!(factors(&[0, 900, 900], None, None), [&all[..], &all[..]]);
         assert!(factors(&[1000, 200, 200], Some(&[9.0, 1.0, 1.0]), None).is_empty(), "long along z alone");
     }
 }

@@ -64,7 +64,7 @@ pub use path::normalize_path;
 pub use resize::{ArrayResize, resize_all};
 pub use update::Update;
 pub use values::{HostData, HostView, Values};
-pub use writer::{Writer, WriterOptions, WriterProgress};
+pub use writer::{Writer, WriterArray, WriterOptions, WriterProgress};
 
 /// A node of a Zarr hierarchy: an array or a group.
 #[derive(Clone, Debug)]

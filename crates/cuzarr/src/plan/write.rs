@@ -89,6 +89,11 @@ pub(crate) struct WritePlan {
 }
 
 impl Touched {
+    /// The element of the array at which the chunk begins.
+    pub(crate) fn origin(&self) -> &[u64] {
+        &self.cell.origin
+    }
+
     /// Whether the chunk is a shard. Then its inner chunks are written.
     pub(crate) fn is_shard(&self) -> bool {
         self.layout.levels[self.level].shard.is_some()

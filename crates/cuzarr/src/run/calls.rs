@@ -213,8 +213,7 @@ impl Engine {
         let device = checked.iter().map(|of| of.placement.device()).find(|device| *device != Device::Cpu);
         let call = self.call(&stores, device.unwrap_or(Device::Cpu), options);
         // Each array has its own coordinator, which waits for the workers.
-        let at_once = if call.is_far() { FAR_WRITES } else { WRITES_AT_ONCE };
-        Threads::callers().map(at_once, checked, |of| {
+        Threads::callers().map(writes_at_once(&call), checked, |of| {
             let name = of.name.clone();
             if let Err(error) = write::coordinator::write(&call, of, options).at_array(name.as_deref()) {
                 call.fail(error);
@@ -227,6 +226,11 @@ impl Engine {
 
 /// Number of arrays that one call writes at a time in local stores; further arrays wait.
 const WRITES_AT_ONCE: usize = 16;
+
+/// Number of arrays, or of shards that are encoded, which a call writes at a time.
+pub(super) fn writes_at_once(call: &Context) -> usize {
+    if call.is_far() { FAR_WRITES } else { WRITES_AT_ONCE }
+}
 
 /// One write of a call that may write to several arrays: the new elements, and the selection of an array that gets
 /// them.

@@ -9,23 +9,33 @@
 //! while all memory for blocks is in use. The shape is stored after the rows, so a killed program leaves an array that
 //! ends with its last whole block.
 
+mod blocks;
+mod gathered;
+mod levels;
+mod opening;
 mod rows;
+mod shards;
 mod storing;
 mod track;
 
-use std::sync::Arc;
+use std::iter;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use cuzarr_device::internal::pool;
 use cuzarr_device::{Device, NdBuffer, Stream};
 
-use self::storing::{Shared, Stored};
+use self::gathered::Gathered;
+use self::levels::Levels;
+pub use self::opening::WriterArray;
+use self::opening::{Image, Opened};
+use self::shards::Shards;
+use self::storing::{Shared, Stored, Task, Work};
 use self::track::{Checked, Streams, Track};
 use super::array::Array;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::run::{Engine, WriterMark};
-use crate::store::join_key;
 
 /// Options of a [`Writer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,8 +109,9 @@ impl Writer {
     /// `InvalidArgument` when there is no array, no dimension `axis` or no slot, when arrays have different stores or
     /// devices, when another writer of this process has an array, and when a region shares stored objects with its
     /// neighbours; `Unsupported` for elements of variable length and for chunks of several heights; `OutOfMemory`.
-    pub fn new(arrays: Vec<(Array, usize)>, options: &WriterOptions) -> Result<Writer> {
-        let Some((first, _)) = arrays.first() else {
+    pub fn new<T: Into<WriterArray>>(arrays: Vec<T>, options: &WriterOptions) -> Result<Writer> {
+        let arrays: Vec<WriterArray> = arrays.into_iter().map(Into::into).collect();
+        let Some(first) = arrays.first().map(|of| &of.array) else {
             return Err(Error::new(ErrorKind::InvalidArgument, "a writer needs an array"));
         };
         let (device, memory_limit_bytes) = (first.device(), first.options().memory_limit_bytes);
@@ -108,8 +119,9 @@ impl Writer {
             return Err(Error::new(ErrorKind::InvalidArgument, "a writer needs at least 1 slot"));
         }
         let identity = first.store().identity();
-        let apart = |array: &Array| array.device() != device || array.store().identity() != identity;
-        if let Some((other, _)) = arrays.iter().find(|(array, _)| apart(array)) {
+        let all = || arrays.iter().flat_map(|of| iter::once(&of.array).chain(of.levels.iter().map(|(array, _)| array)));
+        let apart = |array: &&Array| array.device() != device || array.store().identity() != identity;
+        if let Some(other) = all().find(apart) {
             let message = format!("{} and {} have different stores or devices", first.place(), other.place());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("open a writer for each"));
         }
@@ -118,34 +130,37 @@ impl Writer {
             let range = |(&start, &extent): (&u64, &u64)| start..start.saturating_add(extent);
             start.iter().zip(extent).map(range).collect::<Vec<_>>()
         });
-        let mark = |(array, _): &(Array, usize)| {
+        let mark = |array: &Array| {
             let mark = Engine::get().mark_writer(identity.below(array.path()), region.clone());
             let taken = || Error::new(ErrorKind::InvalidArgument, "another writer has these elements of the array");
             mark.ok_or_else(|| taken().at(array.place()).with_hint("close it first"))
         };
         // Before the shapes are read, so that nothing else in this process changes them in between.
-        let marks = arrays.iter().map(mark).collect::<Result<Vec<WriterMark>>>()?;
-        let stored =
-            arrays.into_iter().map(|(array, axis)| stored(array, axis, options)).collect::<Result<Vec<_>>>()?;
-        if options.resume && !is_final {
-            stored.iter().try_for_each(|of| delete_behind(&of.array))?;
-        }
-        let mut sorted: Vec<usize> = (0..stored.len()).collect();
-        sorted.sort_by(|&one, &other| stored[one].array.path().cmp(stored[other].array.path()));
-        let track =
-            |(number, of): (usize, &Stored)| Track::new(number, of, options.slots, is_final).at(|| of.array.place());
-        let mut tracks = stored.iter().enumerate().map(track).collect::<Result<Vec<Track>>>()?;
-        let starts: Vec<u64> = stored.iter().map(|of| of.start[of.axis]).collect();
-        let begin = starts.iter().copied().min().unwrap_or(0);
+        let marks = all().map(mark).collect::<Result<Vec<WriterMark>>>()?;
+        let Opened { stored, images } = opening::open(arrays, options)?;
+        let track = |(number, image): (usize, &Image)| {
+            let of = &stored[number];
+            let settles = of.sharding.is_some() || !image.levels.is_empty();
+            Track::new(number, of, options.slots, is_final, settles).at(|| of.array.place())
+        };
+        let mut tracks = images.iter().enumerate().map(track).collect::<Result<Vec<Track>>>()?;
+        let starts: Vec<u64> = stored.iter().map(|of| of.part.start[of.part.axis]).collect();
+        let begin = starts[..tracks.len()].iter().copied().min().unwrap_or(0);
         tracks.iter_mut().for_each(|track| track.begin_at(begin));
         let _within = pool::within(device, memory_limit_bytes);
         let memory = tracks.iter().map(|track| track.memory(device)).collect::<Result<Vec<_>>>()?;
+        let gathered = gathered(&stored, &images, is_final, device)?;
         let shared = Shared::new(memory, starts, stored[0].array.options().cancellation.clone());
+        for (array, image) in images.into_iter().enumerate() {
+            for (finer, span) in image.remade {
+                shared.add(Task { array, span, work: Work::Remake(finer) }, usize::MAX)?;
+            }
+        }
         let (copies, of_thread) = (Stream::new(device)?, Arc::clone(&shared));
         let run = move || {
-            storing::run(&of_thread, stored, &sorted, is_final);
+            storing::run(&of_thread, stored, &gathered, is_final);
             // The arrays are free before the writer's end is known.
-            drop(marks);
+            drop((marks, gathered));
             of_thread.end();
         };
         let refused = |error| Error::new(ErrorKind::StoreFailed, format!("the system refuses a thread: {error}"));
@@ -209,10 +224,12 @@ impl Writer {
                     false => theirs.synchronize()?,
                 }
             }
-            self.tracks[*array].add(&self.shared, checked, &Streams { copies: &self.copies, keeps })?;
+            let added = self.tracks[*array].add(&self.shared, checked, &Streams { copies: &self.copies, keeps });
+            // Some of the rows may be on their way, even after a failure.
             if let Some(theirs) = theirs.filter(|theirs| theirs.device() == self.device && !keeps) {
                 theirs.wait(&self.copies.record()?)?;
             }
+            added?;
         }
         Ok(())
     }
@@ -307,72 +324,23 @@ impl WriterProgress {
     }
 }
 
-/// Checks where a writer adds rows to an array, and makes the array ready for it.
-fn stored(mut array: Array, axis: usize, options: &WriterOptions) -> Result<Stored> {
-    let place = array.place();
-    let work = || -> Result<Stored> {
-        let ndim = array.shape().len();
-        if axis >= ndim {
-            let message = format!("there is no dimension {axis} in shape {:?}", array.shape());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        array.device_dtype()?;
-        if array.metadata().chunk_grid().rectilinear().is_some() {
-            let message = "chunks of several extents are not written row by row";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("use append or region writes"));
-        }
-        let chunks = array.metadata().chunk_grid().chunk_shape().to_vec();
-        if let Some((start, extent)) = &options.region {
-            array.refresh()?;
-            check_region(array.shape(), &chunks, start, extent)?;
-            return Ok(Stored::new(array, axis, start.clone(), extent.clone(), chunks[axis]));
-        }
-        array.refresh()?;
-        let (mut start, mut extent) = (vec![0; ndim], array.shape().to_vec());
-        start[axis] = std::mem::replace(&mut extent[axis], 0);
-        Ok(Stored::new(array, axis, start, extent, chunks[axis]))
+/// Makes what is shared by the threads that write batches.
+fn gathered(stored: &[Stored], images: &[Image], is_final: bool, device: Device) -> Result<Gathered> {
+    let image_of = |number: usize| {
+        let has = |image: &Image| image.levels.iter().any(|(level, _)| *level == number);
+        images.iter().position(has).unwrap_or(number)
     };
-    work().at(|| place)
-}
-
-/// Refuses a region that lies outside of the array, or that has a part of a stored object.
-fn check_region(shape: &[u64], chunks: &[u64], start: &[u64], extent: &[u64]) -> Result<()> {
-    let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
-    if start.len() != shape.len() || extent.len() != shape.len() {
-        return Err(invalid(format!("a region of {} dimensions in shape {shape:?}", start.len())));
-    }
-    for (dimension, (((&start, &extent), &size), &chunk)) in start.iter().zip(extent).zip(shape).zip(chunks).enumerate()
-    {
-        let end = start.checked_add(extent).filter(|end| *end <= size);
-        let Some(end) = end else {
-            let message = format!(
-                "region {start}..{} along dimension {dimension} leaves its {size} elements",
-                start.saturating_add(extent)
-            );
-            return Err(Error::new(ErrorKind::OutOfRange, message));
-        };
-        let chunk = chunk.max(1);
-        if start.is_multiple_of(chunk) && (end.is_multiple_of(chunk) || end == size) {
-            continue;
-        }
-        let (down, up) = (start / chunk * chunk, (end.div_ceil(chunk) * chunk).min(size));
-        let message = format!(
-            "region {start}..{end} along dimension {dimension} shares stored objects of {chunk} with its neighbours"
-        );
-        return Err(
-            invalid(message).with_hint(format!("regions begin and end at multiples of {chunk}, such as {down}..{up}"))
-        );
-    }
-    Ok(())
-}
-
-/// Deletes chunks that lie behind the array's shape, which a killed writer left.
-fn delete_behind(array: &Array) -> Result<()> {
-    let ndim = array.metadata().ndim();
-    let is_chunk = |key: &String| array.metadata().chunk_key_encoding().parse_key(key, ndim).is_some();
-    let keys = array.foreign_keys()?.into_iter().filter(is_chunk);
-    let keys: Vec<String> = keys.map(|key| join_key(array.path(), &key)).collect();
-    array.store().delete_many(&keys)?;
-    Engine::get().forget(&**array.store(), keys.iter().map(String::as_str));
-    Ok(())
+    let shards = |(number, of): (usize, &Stored)| {
+        let sharding = of.sharding.clone();
+        sharding
+            .map(|sharding| Shards::new(number, image_of(number), of, sharding, of.end_of_rows(is_final)))
+            .transpose()
+    };
+    let levels = |number: usize| match images.get(number).filter(|image| !image.levels.is_empty()) {
+        Some(image) => Levels::new(stored, number, &image.levels, image.method, device).map(|of| Some(Mutex::new(of))),
+        None => Ok(None),
+    };
+    let shards = stored.iter().enumerate().map(shards).collect::<Result<_>>()?;
+    let levels = (0..stored.len()).map(levels).collect::<Result<_>>()?;
+    Ok(Gathered::new(shards, levels, stored.iter().map(|of| of.part.clone()).collect()))
 }

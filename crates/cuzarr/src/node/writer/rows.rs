@@ -6,6 +6,14 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rows(Vec<Range<u64>>);
 
+impl From<Range<u64>> for Rows {
+    fn from(rows: Range<u64>) -> Rows {
+        let mut set = Rows::default();
+        set.insert(rows);
+        set
+    }
+}
+
 impl Rows {
     /// Adds a range of rows.
     pub(super) fn insert(&mut self, rows: Range<u64>) {
@@ -17,6 +25,11 @@ impl Rows {
         let joined =
             self.0[first..end].iter().fold(rows, |all, range| all.start.min(range.start)..all.end.max(range.end));
         self.0.splice(first..end, [joined]);
+    }
+
+    /// Whether the set has no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The rows of the set that lie in `range`.
@@ -43,6 +56,18 @@ impl Rows {
     /// The ranges of the set, in order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.0.iter().cloned()
+    }
+
+    /// The ranges of `range` that are not in the set.
+    pub(super) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let (mut missing, mut at) = (Vec::new(), range.start);
+        for own in self.within(range).0 {
+            missing.push(at..own.start);
+            at = own.end;
+        }
+        missing.push(at..range.end);
+        missing.retain(|rows| !rows.is_empty());
+        missing
     }
 
     /// The ranges inside [`Rows::span`] that are not in the set.
@@ -85,7 +110,9 @@ mod tests {
                 let range = row..row + random(4);
                 assert_eq!(rows.contains(&range), range.clone().all(|row| model.contains(&row)));
                 let within: BTreeSet<u64> = rows.within(&range).ranges().flatten().collect();
-                assert_eq!(within, range.filter(|row| model.contains(row)).collect());
+                assert_eq!(within, range.clone().filter(|row| model.contains(row)).collect());
+                let missing: BTreeSet<u64> = rows.missing(&range).into_iter().flatten().collect();
+                assert_eq!(missing, range.filter(|row| !model.contains(row)).collect());
             }
             let span = rows.span().unwrap_or(0..0);
             let gaps: BTreeSet<u64> = rows.gaps().flatten().collect();

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use cuzarr_device::{Event, NdBuffer};
 
+use super::gathered::{Gathered, Part};
 use super::rows::Rows;
+use super::shards::Sharding;
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata};
 use crate::node::array::Array;
 use crate::node::document::{NodeChange, NodeLocks, NodePlace, StoredNode};
 use crate::node::lock::{MOST_ATTEMPTS, outrun, pause};
-use crate::node::many::{ArrayWrite, write_all};
-use crate::plan::Selection;
 use crate::store::Store;
 
 /// Number of batches that are written at a time: while the files of one are written, the next one is encoded.
@@ -29,50 +29,90 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// The longest time for which a writer that was closed, or dropped, waits for a store that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Rows of one array that are to be stored.
+/// What the storing thread has to do for one array.
 pub(super) struct Task {
     /// The number of the array among those of the writer.
     pub(super) array: usize,
-    /// The rows of `value`.
+    /// The rows that this is about.
     pub(super) span: Range<u64>,
-    /// The rows that the program gave; the others in `span` have the fill value.
+    pub(super) work: Work,
+}
+
+pub(super) enum Work {
+    /// Stores rows.
+    Rows(Box<Given>),
+    /// Makes coarser rows again, of rows that the level with this number has in the store.
+    Remake(usize),
+    /// Stores the shards and the coarser rows that are gathered.
+    Settle,
+    /// Makes the last rows of coarser levels without rows that lie behind one that did not come.
+    Trim,
+}
+
+/// Rows of one block.
+pub(super) struct Given {
+    /// The rows that the program gave; the others in the task's span have the fill value.
     pub(super) rows: Rows,
     pub(super) value: NdBuffer,
     /// After this event, `value` has its elements.
     pub(super) ready: Event,
     /// The memory that is free when the rows are stored.
     pub(super) slot: Option<NdBuffer>,
+    /// Whether rows of this block were handed over before.
+    pub(super) is_late: bool,
+}
+
+impl Task {
+    fn has_slot(&self) -> bool {
+        matches!(&self.work, Work::Rows(given) if given.slot.is_some())
+    }
+}
+
+/// Rows of an array that were stored.
+pub(super) struct StoredRows {
+    pub(super) array: usize,
+    pub(super) rows: Rows,
 }
 
 /// An array of a writer, as the storing thread knows it.
 pub(super) struct Stored {
     pub(super) array: Array,
-    pub(super) axis: usize,
-    /// The part of the array that the writer fills: the first element and the extent along each dimension. Along `axis`,
-    /// rows are counted from the beginning of the array.
-    pub(super) start: Vec<u64>,
-    pub(super) extent: Vec<u64>,
-    /// Rows of one stored object.
+    pub(super) part: Part,
+    /// Rows of one block.
     pub(super) height: u64,
+    /// How the array is sharded, if its shards are gathered from inner chunks.
+    pub(super) sharding: Option<Sharding>,
+    /// The number of the next finer level, and the number of its rows that become one, if this is a coarser level.
+    pub(super) finer: Option<(usize, u64)>,
     /// The shape that the stored document must have, because nobody else changes it.
     shape: Vec<u64>,
-    /// The first row behind all rows that were stored.
+    /// The first row behind all rows that are stored, or on their way.
     end: u64,
     /// The rows that were stored, beginning with those that were there before.
     rows: Rows,
 }
 
 impl Stored {
-    pub(super) fn new(array: Array, axis: usize, start: Vec<u64>, extent: Vec<u64>, height: u64) -> Stored {
-        let (shape, mut rows) = (array.shape().to_vec(), Rows::default());
-        let first = start[axis];
-        rows.insert(0..first);
-        Stored { array, axis, start, extent, height, end: shape[axis], shape, rows }
+    pub(super) fn new(array: Array, part: Part, height: u64, sharding: Option<Sharding>) -> Stored {
+        let shape = array.shape().to_vec();
+        let rows = Rows::from(0..part.start[part.axis]);
+        Stored { array, end: shape[part.axis], part, height, sharding, finer: None, shape, rows }
     }
 
-    /// The first row that is not stored.
-    fn position(&self) -> u64 {
+    /// The first row that is not in the store.
+    fn end_of_prefix(&self) -> u64 {
         self.rows.first_missing(0)
+    }
+
+    /// The first row that is not in the array as it is stored.
+    fn position(&self) -> u64 {
+        self.end_of_prefix().min(self.shape[self.part.axis])
+    }
+
+    /// The first row that the writer does not take.
+    pub(super) fn end_of_rows(&self, is_final: bool) -> u64 {
+        let Part { axis, start, extent } = &self.part;
+        if is_final { start[*axis] + extent[*axis] } else { i64::MAX as u64 }
     }
 }
 
@@ -87,8 +127,8 @@ pub(super) struct Shared {
 /// The batches that are being written: their numbers, and the stored objects that they touch.
 type AtWork = Vec<(u64, Vec<Objects>)>;
 
-/// A batch of tasks that was written, its number, and the outcome.
-type Written = (u64, Vec<Task>, Result<()>);
+/// A batch of tasks that was written, its number, the rows that are in the store, and the outcome.
+type Written = (u64, Vec<Task>, Vec<StoredRows>, Result<()>);
 
 /// What the storing thread does next.
 enum Step {
@@ -182,10 +222,10 @@ impl Shared {
     pub(super) fn add(&self, task: Task, most: usize) -> Result<()> {
         let begun = Instant::now();
         let mut state = self.lock();
-        while task.slot.is_none() && state.tasks.len() >= most && state.failure.is_none() {
+        while !task.has_slot() && state.tasks.len() >= most && state.failure.is_none() {
             state = self.wait_in_call(state)?;
         }
-        if task.slot.is_none() {
+        if !task.has_slot() {
             state.waited += begun.elapsed();
         }
         if let Some(failure) = &state.failure {
@@ -281,7 +321,11 @@ impl Shared {
         state.at_work -= 1;
         state.positions = arrays.iter().map(Stored::position).collect();
         match outcome {
-            Ok(()) => batch.into_iter().for_each(|task| state.free[task.array].extend(task.slot)),
+            Ok(()) => batch.into_iter().for_each(|task| {
+                if let Work::Rows(given) = task.work {
+                    state.free[task.array].extend(given.slot);
+                }
+            }),
             Err(error) => {
                 state.tasks.clear();
                 state.failure.get_or_insert(error);
@@ -291,7 +335,7 @@ impl Shared {
     }
 }
 
-/// The stored objects that a task touches: the number of its array, and their places along the writer's dimension.
+/// The stored objects that a task touches: the number of its array, and their rows.
 #[derive(Clone, Copy)]
 struct Objects {
     array: usize,
@@ -301,8 +345,15 @@ struct Objects {
 
 impl Objects {
     fn of(task: &Task, arrays: &[Stored]) -> Objects {
-        let height = arrays[task.array].height;
-        Objects { array: task.array, first: task.span.start / height, end: task.span.end.div_ceil(height) }
+        let Stored { height, sharding, .. } = &arrays[task.array];
+        // Rows of a block that was handed over before may come while its shard is stored.
+        let unit = match (&task.work, sharding) {
+            (Work::Rows(given), Some(sharding)) if given.is_late => sharding.height,
+            (Work::Rows(_), _) => *height,
+            _ => return Objects { array: task.array, first: 0, end: u64::MAX },
+        };
+        let (first, end) = (task.span.start / unit * unit, task.span.end.div_ceil(unit).saturating_mul(unit));
+        Objects { array: task.array, first, end }
     }
 
     fn meets(self, other: Objects) -> bool {
@@ -324,11 +375,11 @@ fn take(tasks: &mut VecDeque<Task>, arrays: &[Stored], at_work: &AtWork) -> Vec<
     batch
 }
 
-/// Stores tasks until the writer is closed. `sorted` has the numbers of the arrays by their paths.
-pub(super) fn run(shared: &Shared, mut arrays: Vec<Stored>, sorted: &[usize], is_final: bool) {
+/// Stores tasks until the writer is closed. The shapes of arrays do not change if they are final.
+pub(super) fn run(shared: &Shared, mut arrays: Vec<Stored>, gathered: &Gathered, is_final: bool) {
+    let sorted = if is_final { Vec::new() } else { sorted(&arrays) };
     while shared.has_tasks() {
-        let numbers = if is_final { &[] } else { sorted };
-        let caught = catch_unwind(AssertUnwindSafe(|| take_turn(shared, &mut arrays, numbers)));
+        let caught = catch_unwind(AssertUnwindSafe(|| take_turn(shared, &mut arrays, gathered, &sorted)));
         match caught.unwrap_or_else(|_| Err(panicked())) {
             Ok(false) => {}
             // Other programs that change these documents get a turn.
@@ -336,6 +387,28 @@ pub(super) fn run(shared: &Shared, mut arrays: Vec<Stored>, sorted: &[usize], is
             Err(error) => shared.fail(error),
         }
     }
+}
+
+/// The numbers of arrays by their paths.
+fn sorted(arrays: &[Stored]) -> Vec<usize> {
+    let mut sorted: Vec<usize> = (0..arrays.len()).collect();
+    sorted.sort_by(|&one, &other| arrays[one].array.path().cmp(arrays[other].array.path()));
+    sorted
+}
+
+/// Stores shorter shapes of arrays that have more rows than `ends` says.
+pub(super) fn shorten(arrays: &mut [Stored], ends: &[u64]) -> Result<()> {
+    let is_over = |(of, end): (&Stored, &u64)| of.shape[of.part.axis] > *end;
+    if !arrays.iter().zip(ends).any(is_over) {
+        return Ok(());
+    }
+    let sorted = sorted(arrays);
+    Documents::take(arrays, &sorted)?.store_shapes(arrays, ends, |own, end| own > end)?;
+    for (of, end) in arrays.iter_mut().zip(ends) {
+        of.end = of.end.min(*end);
+        of.array.refresh()?;
+    }
+    Ok(())
 }
 
 fn panicked() -> Error {
@@ -353,7 +426,7 @@ fn named(Range { start, end }: &Range<u64>) -> String {
 ///
 /// # Errors
 /// Those of the documents; the first failure of a task.
-fn take_turn(shared: &Shared, arrays: &mut [Stored], numbers: &[usize]) -> Result<bool> {
+fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, numbers: &[usize]) -> Result<bool> {
     let documents = Documents::take(arrays, numbers)?;
     let (begun, mut number) = (Instant::now(), 0);
     let (mut at_work, mut failed) = (AtWork::new(), Vec::new());
@@ -366,15 +439,17 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], numbers: &[usize]) -> Resul
                 Step::Begin(batch) => {
                     number += 1;
                     at_work.push((number, batch.iter().map(|task| Objects::of(task, arrays)).collect()));
-                    let writes = documents.prepare(arrays, &batch);
+                    let longer = documents.prepare(arrays, &batch);
                     threads.spawn(move || {
-                        let caught = catch_unwind(AssertUnwindSafe(|| write(&batch, &writes?)));
-                        shared.written((number, batch, caught.unwrap_or_else(|_| Err(panicked()))));
+                        let mut stored = Vec::new();
+                        let caught = catch_unwind(AssertUnwindSafe(|| gathered.write(&batch, &longer?, &mut stored)));
+                        shared.written((number, batch, stored, caught.unwrap_or_else(|_| Err(panicked()))));
                     });
                 }
-                Step::Written((number, batch, outcome)) => {
+                Step::Written((number, batch, stored, outcome)) => {
                     at_work.retain(|(of, _)| *of != number);
-                    match outcome.and_then(|()| documents.publish(arrays, &batch)) {
+                    let published = documents.publish(arrays, &stored, gathered);
+                    match outcome.and(published) {
                         Ok(()) => shared.done(batch, arrays, Ok(())),
                         Err(_) => failed.push(batch),
                     }
@@ -387,8 +462,9 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], numbers: &[usize]) -> Resul
     for batch in failed {
         let mut one = |task: &Task| {
             let task = slice::from_ref(task);
-            write(task, &documents.prepare(arrays, task)?)?;
-            documents.publish(arrays, task)
+            let (longer, mut stored) = (documents.prepare(arrays, task)?, Vec::new());
+            let outcome = gathered.write(task, &longer, &mut stored);
+            documents.publish(arrays, &stored, gathered).and(outcome)
         };
         outcome = outcome.and_then(|()| batch.iter().try_for_each(|task| one(task).at(|| named(&task.span))));
         shared.done(batch, arrays, outcome.clone());
@@ -435,98 +511,84 @@ impl Documents<'_> {
         self.locks.is_some() && self.store.capabilities().transactional
     }
 
-    /// Makes the writes of a batch: arrays that are long enough for its rows, and the selections.
-    fn prepare(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<Vec<(Array, Selection)>> {
+    /// Returns the arrays of the writer, long enough for the rows of a batch.
+    fn prepare(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<Vec<Array>> {
         if self.is_transactional() {
             self.publish_ahead(arrays, batch)?;
         }
-        let end_of = |number: usize| {
-            let own = batch.iter().filter(|task| task.array == number).map(|task| task.span.end);
-            // Rows of the same objects that are stored behind the shape stay.
-            own.fold(arrays[number].end, u64::max)
-        };
-        let write = |task: &Task| {
-            let of = &arrays[task.array];
+        // Rows of the same objects that are stored behind the shape stay.
+        let ends = ends_of(arrays, batch, |of| of.end);
+        let longer = |(number, of): (usize, &Stored)| {
             let mut array = of.array.clone();
-            if let Some(at) = self.numbers.iter().position(|number| *number == task.array) {
+            if let Some(at) = self.numbers.iter().position(|other| *other == number) {
                 let (mut metadata, mut shape) = (self.metadata[at].clone(), of.shape.clone());
-                shape[of.axis] = shape[of.axis].max(end_of(task.array));
+                shape[of.part.axis] = shape[of.part.axis].max(ends[number]);
                 metadata.set_shape(shape)?;
                 array.set_metadata(metadata);
             }
-            let (mut start, mut extent) = (of.start.clone(), of.extent.clone());
-            (start[of.axis], extent[of.axis]) = (task.span.start, task.span.end - task.span.start);
-            Ok((array, Selection::region(&start, &extent)?))
+            Ok(array)
         };
-        batch.iter().map(write).collect()
+        let longer = arrays.iter().enumerate().map(longer).collect();
+        arrays.iter_mut().zip(ends).for_each(|(of, end)| of.end = end);
+        longer
     }
 
-    /// Notes that the rows of a batch are written, and stores the shapes of the arrays that grew by them.
+    /// Notes that rows are written, and stores the shapes of the arrays that grew by them.
     ///
     /// # Errors
     /// `InvalidArgument` when another program changed a shape.
-    fn publish(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<()> {
-        let before: Vec<(u64, Rows)> = arrays.iter().map(|of| (of.end, of.rows.clone())).collect();
-        for task in batch {
-            let of = &mut arrays[task.array];
-            of.end = of.end.max(task.span.end);
-            task.rows.ranges().for_each(|rows| of.rows.insert(rows));
+    fn publish(&self, arrays: &mut [Stored], stored: &[StoredRows], gathered: &Gathered) -> Result<()> {
+        for of in stored {
+            of.rows.ranges().for_each(|rows| arrays[of.array].rows.insert(rows));
         }
-        let ends: Vec<u64> = arrays.iter().map(Stored::position).collect();
-        let stored = self.store_shapes(arrays, &ends);
-        if stored.is_err() {
-            arrays.iter_mut().zip(before).for_each(|(of, (end, rows))| (of.end, of.rows) = (end, rows));
+        let mut ends: Vec<u64> = Vec::with_capacity(arrays.len());
+        for of in &*arrays {
+            // A coarser level is never longer than the finer one.
+            let most = of.finer.map_or(u64::MAX, |(finer, factor)| ends[finer].div_ceil(factor));
+            ends.push(of.end_of_prefix().min(most));
         }
-        stored
+        let outcome = self.store_shapes(arrays, &ends, |own, end| own < end);
+        gathered.set_ends(ends);
+        outcome
     }
 
     /// Stores the shapes that the arrays have when a batch is written.
     fn publish_ahead(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<()> {
-        let end = |(number, of): (usize, &Stored)| {
-            let mut rows = of.rows.clone();
-            let own = batch.iter().filter(|task| task.array == number);
-            own.flat_map(|task| task.rows.ranges()).for_each(|range| rows.insert(range));
-            // Rows out of order are written beyond the shape, which such a store refuses, so the shape includes them.
-            batch
-                .iter()
-                .filter(|task| task.array == number)
-                .map(|task| task.span.end)
-                .fold(rows.first_missing(0), u64::max)
-        };
-        let ends: Vec<u64> = arrays.iter().enumerate().map(end).collect();
-        self.store_shapes(arrays, &ends)
+        // Rows out of order are written beyond the shape, which such a store refuses, so the shape includes them.
+        let ends = ends_of(arrays, batch, Stored::end_of_prefix);
+        self.store_shapes(arrays, &ends, |own, end| own < end)
     }
 
-    /// Stores new shapes of the arrays that are shorter than `ends`. If other writers change a document meanwhile, other
-    /// than its shape, begins again.
-    fn store_shapes(&self, arrays: &mut [Stored], ends: &[u64]) -> Result<()> {
+    /// Stores new shapes of the arrays whose numbers of rows are `wrong` beside `ends`. If other writers change a document
+    /// meanwhile, other than its shape, begins again.
+    fn store_shapes(&self, arrays: &mut [Stored], ends: &[u64], wrong: fn(u64, u64) -> bool) -> Result<()> {
         let Some(locks) = &self.locks else { return Ok(()) };
         for attempt in 0..MOST_ATTEMPTS {
-            let is_short = |&at: &usize| {
+            let is_wrong = |&at: &usize| {
                 let of = &arrays[self.numbers[at]];
-                of.shape[of.axis] < ends[self.numbers[at]]
+                wrong(of.shape[of.part.axis], ends[self.numbers[at]])
             };
-            let short: Vec<usize> = (0..self.numbers.len()).filter(is_short).collect();
-            if short.is_empty() {
+            let changed: Vec<usize> = (0..self.numbers.len()).filter(is_wrong).collect();
+            if changed.is_empty() {
                 return Ok(());
             }
-            let found = locks.read(&short)?;
-            let longer = |(&at, found): (&usize, &StoredNode)| {
+            let found = locks.read(&changed)?;
+            let change = |(&at, found): (&usize, &StoredNode)| {
                 let of = &arrays[self.numbers[at]];
                 let (mut metadata, mut shape) = (known(of, found)?, of.shape.clone());
-                shape[of.axis] = ends[self.numbers[at]];
+                shape[of.part.axis] = ends[self.numbers[at]];
                 metadata.set_shape(shape)?;
                 Ok(NodeDocuments::from(&NodeMetadata::Array(Box::new(metadata))))
             };
-            let documents = short.iter().zip(&found).map(longer).collect::<Result<Vec<NodeDocuments>>>()?;
+            let documents = changed.iter().zip(&found).map(change).collect::<Result<Vec<NodeDocuments>>>()?;
             let change = |((&number, stored), documents)| NodeChange { number, stored, documents };
-            let changes: Vec<NodeChange<'_>> = short.iter().zip(&found).zip(&documents).map(change).collect();
+            let changes: Vec<NodeChange<'_>> = changed.iter().zip(&found).zip(&documents).map(change).collect();
             let (mut is_done, mut outcome) = (true, Ok(()));
-            for (&at, replaced) in short.iter().zip(locks.replace(&changes, Some(2))?) {
+            for (&at, replaced) in changed.iter().zip(locks.replace(&changes, Some(2))?) {
                 match replaced {
                     Ok(true) => {
                         let of = &mut arrays[self.numbers[at]];
-                        of.shape[of.axis] = ends[self.numbers[at]];
+                        of.shape[of.part.axis] = ends[self.numbers[at]];
                     }
                     Ok(false) => is_done = false,
                     Err(error) => outcome = outcome.and(Err(error)),
@@ -565,10 +627,14 @@ fn known(of: &Stored, found: &StoredNode) -> Result<ArrayMetadata> {
     Err(error.with_hint("let one program at a time change the shape of an array"))
 }
 
-/// Writes the rows of a batch.
-fn write(batch: &[Task], writes: &[(Array, Selection)]) -> Result<()> {
-    batch.iter().try_for_each(|task| task.ready.synchronize())?;
-    let writes = batch.iter().zip(writes);
-    let writes = writes.map(|(task, (array, selection))| ArrayWrite::new(array, selection.clone(), task.value.clone()));
-    write_all(&writes.collect::<Vec<_>>())
+/// For each array, the first row behind those of a batch and those before `stored`. Coarser levels get as many rows as
+/// the finer ones may have then.
+fn ends_of(arrays: &[Stored], batch: &[Task], stored: impl Fn(&Stored) -> u64) -> Vec<u64> {
+    let mut ends: Vec<u64> = Vec::with_capacity(arrays.len());
+    for (number, of) in arrays.iter().enumerate() {
+        let own = batch.iter().filter(|task| task.array == number && matches!(task.work, Work::Rows(_)));
+        let end = own.map(|task| task.span.end).fold(stored(of), u64::max);
+        ends.push(of.finer.map_or(end, |(finer, factor)| end.max(ends[finer].div_ceil(factor))));
+    }
+    ends
 }

@@ -5,6 +5,7 @@ pub(crate) mod coordinator;
 pub(crate) mod device;
 mod downloads;
 mod elements;
+pub(crate) mod encoded;
 mod event;
 pub(crate) mod flow;
 pub(crate) mod gathering;

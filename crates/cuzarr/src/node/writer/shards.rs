@@ -1,0 +1,203 @@
+//! Shards of which some rows have come: their inner chunks are encoded at once, and wait in host memory until the shard
+//! is whole.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzarr_device::{Device, NdBuffer};
+use serde_json::Value;
+
+use super::blocks::rows_between;
+use super::gathered::Part;
+use super::rows::Rows;
+use super::storing::{Stored, StoredRows};
+use crate::error::Result;
+use crate::meta::{ArrayMetadata, CodecsMetadata, Extension, NewArray};
+use crate::node::array::Array;
+use crate::run::Engine;
+use crate::store::{MemoryStore, StoreExt};
+
+/// The rows and the inner chunks of a sharded array.
+#[derive(Clone, Debug)]
+pub(super) struct Sharding {
+    /// Rows of a shard.
+    pub(super) height: u64,
+    /// Extents of an inner chunk.
+    chunk: Vec<u64>,
+    codecs: Vec<Extension>,
+}
+
+impl Sharding {
+    /// Returns how an array is sharded, if its shards are written from inner chunks that are encoded row by row.
+    pub(super) fn of(array: &Array, axis: usize) -> Result<Option<Sharding>> {
+        let CodecsMetadata::V3(codecs) = array.metadata().codecs() else { return Ok(None) };
+        let (Some(chunk), [sharding]) = (Extension::inner_chunk_shape(codecs), &codecs[..]) else { return Ok(None) };
+        let height = array.metadata().chunk_grid().chunk_shape()[axis];
+        // Without rows of inner chunks there is nothing to encode early. Transactional stores show a shard's rows first.
+        if chunk[axis] >= height || array.store().capabilities().transactional {
+            return Ok(None);
+        }
+        let Some(Value::Array(inner)) = sharding.configuration.get("codecs") else { return Ok(None) };
+        let codec = |(at, codec)| Extension::from_json(codec, &format!("codecs[{at}]"));
+        let codecs = inner.iter().enumerate().map(codec).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Sharding { height, chunk, codecs }))
+    }
+
+    /// Rows of an inner chunk.
+    pub(super) fn inner_height(&self, axis: usize) -> u64 {
+        self.chunk[axis]
+    }
+}
+
+/// The shards of an array that are not whole.
+pub(super) struct Shards {
+    pub(super) number: usize,
+    /// The number of the array of which this one is a coarser level; its own if it is none.
+    pub(super) image: usize,
+    part: Part,
+    height: u64,
+    /// Rows of a block, which are whole inner chunks.
+    block: u64,
+    /// Extents of an inner chunk.
+    chunk: Vec<u64>,
+    bounds: Range<u64>,
+    /// An array of the inner chunks, with room for any row.
+    inner: Array,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Shards of which some rows have come, by their number along the writer's dimension.
+    begun: BTreeMap<u64, Begun>,
+    /// Numbers of the shards that were whole.
+    done: Rows,
+}
+
+struct Begun {
+    /// The array of the inner chunks, in memory of this shard.
+    inner: Array,
+    rows: Rows,
+    /// Rows that `inner` has: those that have come, and old ones beside them.
+    known: Rows,
+    /// Whether rows came after the shard was stored last.
+    has_news: bool,
+}
+
+impl Shards {
+    pub(super) fn new(number: usize, image: usize, of: &Stored, sharding: Sharding, end: u64) -> Result<Shards> {
+        let Sharding { height, chunk, codecs } = sharding;
+        let (metadata, part) = (of.array.metadata(), of.part.clone());
+        let axis = part.axis;
+        let mut shape = metadata.shape().to_vec();
+        let elem_bytes = metadata.data_type().size_bytes().unwrap_or(1) as u64;
+        let others = shape.iter().enumerate().filter(|(at, _)| *at != axis);
+        let row_bytes = others.fold(elem_bytes, |bytes, (_, &extent)| bytes.saturating_mul(extent.max(1)));
+        shape[axis] = i64::MAX as u64 / row_bytes;
+        let codecs = CodecsMetadata::V3(codecs);
+        let new = NewArray {
+            fill_value: metadata.fill_value().clone(),
+            ..NewArray::plain(&shape, metadata.data_type().clone(), &chunk, codecs)
+        };
+        let inner = ArrayMetadata::new(new)?;
+        let inner = Array::from_metadata(Arc::new(MemoryStore::new()), "", inner, of.array.options().clone())?;
+        let bounds = part.start[axis]..end;
+        Ok(Shards { number, image, part, height, block: of.height, chunk, bounds, inner, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the array of inner chunks to which rows of one block go. Old rows of the block are put there first. `None` for rows of a shard that is stored: they go to `array` itself.
+    pub(super) fn begin(&self, array: &Array, span: &Range<u64>) -> Result<Option<Array>> {
+        let shard = span.start / self.height;
+        let (inner, missing) = {
+            let mut state = self.state();
+            let is_new = !state.begun.contains_key(&shard);
+            if is_new && (state.done.contains(&(shard..shard + 1)) || span.start < self.bounds.start) {
+                return Ok(None);
+            }
+            let begun = state.begun.entry(shard).or_insert_with(|| Begun {
+                inner: self.inner.with_store(Arc::new(MemoryStore::new())),
+                rows: Rows::default(),
+                known: Rows::default(),
+                has_news: false,
+            });
+            begun.known.insert(span.clone());
+            let block = span.start / self.block * self.block;
+            let block = block..(block + self.block).min(array.shape()[self.part.axis]).max(span.end);
+            let missing = begun.known.missing(&block);
+            begun.known.insert(block);
+            (begun.inner.clone(), missing)
+        };
+        for rows in missing {
+            let selection = self.part.selection(&rows)?;
+            inner.write_buffer(&selection, &array.read_buffer(&selection)?)?;
+        }
+        Ok(Some(inner))
+    }
+
+    /// Notes that rows are encoded, and stores their shard if it is whole. Returns its rows then. `array` is long enough
+    /// for the rows of all threads.
+    pub(super) fn add(&self, rows: &Rows, array: impl FnOnce() -> Array) -> Result<Option<StoredRows>> {
+        let Some(span) = rows.span() else { return Ok(None) };
+        let shard = span.start / self.height;
+        {
+            let mut state = self.state();
+            let Some(begun) = state.begun.get_mut(&shard) else { return Ok(None) };
+            rows.ranges().for_each(|rows| begun.rows.insert(rows));
+            begun.has_news = true;
+            if !begun.rows.contains(&rows_between(shard, self.height, &self.bounds)) {
+                return Ok(None);
+            }
+        }
+        let stored = self.store(&array(), shard)?;
+        let mut state = self.state();
+        state.begun.remove(&shard);
+        state.done.insert(shard..shard + 1);
+        Ok(stored)
+    }
+
+    /// Stores all shards of which rows have come since they were stored last. They stay in memory until they are whole.
+    pub(super) fn settle(&self, array: &Array, stored: &mut Vec<StoredRows>) -> Result<()> {
+        let state = self.state();
+        let waiting: Vec<u64> = state.begun.iter().filter(|(_, of)| of.has_news).map(|(shard, _)| *shard).collect();
+        drop(state);
+        for shard in waiting {
+            stored.extend(self.store(array, shard)?);
+            self.state().begun.entry(shard).and_modify(|begun| begun.has_news = false);
+        }
+        Ok(())
+    }
+
+    /// Reads rows of one block, from where they were written last.
+    pub(super) fn read(&self, array: &Array, span: &Range<u64>) -> Result<NdBuffer> {
+        let state = self.state();
+        let begun = state.begun.get(&(span.start / self.height)).filter(|begun| begun.known.contains(span));
+        let begun = begun.map(|begun| begun.inner.clone());
+        drop(state);
+        begun.as_ref().unwrap_or(array).read_buffer(&self.part.selection(span)?)
+    }
+
+    /// Writes a shard from the inner chunks that have come, and the old ones.
+    fn store(&self, array: &Array, shard: u64) -> Result<Option<StoredRows>> {
+        let begun = self.state().begun.get(&shard).map(|begun| (begun.inner.clone(), begun.rows.clone()));
+        let Some((inner, rows)) = begun else { return Ok(None) };
+        let Some(span) = rows.span() else { return Ok(None) };
+        let selection = self.part.selection(&span)?;
+        let frames = |origin: &[u64]| -> Result<Option<Option<Vec<u8>>>> {
+            let (row, height) = (origin[self.part.axis], self.chunk[self.part.axis]);
+            if rows.within(&(row..row + height)).is_empty() {
+                return Ok(None);
+            }
+            let at: Vec<u64> = origin.iter().zip(&self.chunk).map(|(origin, extent)| origin / extent).collect();
+            inner.store().get(&inner.metadata().chunk_key_encoding().key(&at)).map(Some)
+        };
+        let _turn = array.turn(&selection)?;
+        let access = array.access(Device::Cpu)?;
+        Engine::get().write_encoded(&access, array.store(), &selection, &frames, array.options())?;
+        Ok(Some(StoredRows { array: self.number, rows }))
+    }
+}
