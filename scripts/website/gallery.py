@@ -1,6 +1,7 @@
-"""The pages of the gallery: a program, what it says, and the picture that it makes, here and now.
+"""The pages of the cookbook: a program, what it says, and the picture that it makes, here and now.
 
-Each program of `docs/gallery/` runs once for each build of the site, at a small size. Its documentation opens the page.
+Each program of `docs/gallery/` runs once for each build of the site, at a small size. Its documentation opens the page. A page may also
+show figures of `bench/record/`, with the command that measured them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,73 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "gallery"
 CACHE = ROOT / "target" / "gallery"
-# The programs in the order of the pages, with the arguments of a small run and the kind of picture.
-PROGRAMS = {
-    "climatology": (["--years", "4", "--memory-limit", "4 MiB"], "png"),
-    "wind": (["--times", "40", "--memory-limit", "16 MiB"], "png"),
-    "pyramid": (["--size", "1024"], "png"),
-    "training": ([], "png"),
-    "codecs": (["--mib", "16"], "png"),
-    "stages": (["--mib", "64"], "svg"),
+sys.path.insert(0, str(ROOT / "bench"))
+import gather  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of a record: what was measured, the record, and the rows of the table that the page shows."""
+
+    about: str
+    machine: str
+    bench: str
+    record: str
+    rows: Callable[[Any], list[tuple[str, str]]]
+
+    def markdown(self) -> str:
+        """The table, the machine, the command and the record."""
+        record = gather.records(self.machine, self.bench)[self.record]
+        run = record["runs"][0] if "runs" in record else record
+        return "\n".join([
+            "## Measured", "", f"{self.about} Machine: {record['machine']}.", "",
+            "| | |", "|---|---|", *(f"| {name} | {figure} |" for name, figure in self.rows(record)), "",
+            f"Command: `{run['command']}`. Record: `{self.record}` ([index](../../bench/record/README.md)).", "",
+        ])  # fmt: skip
+
+
+def job(name: str) -> Callable[[Any], list[tuple[str, str]]]:
+    """The rows of one job: who did it, and the milliseconds that it took."""
+    return lambda record: [
+        (f"`{row['by']}`", f"{row['milliseconds']:.3g} ms") for row in record["rows"] if row.get("job") == name
+    ]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program: the arguments of a small run, the kind of its picture, and figures of a record."""
+
+    arguments: tuple[str, ...] = ()
+    kind: str = "png"
+    measured: Measured | None = None
+
+
+# The programs by area, in the order of the pages.
+AREAS = {
+    "Weather and climate": {
+        "climatology": Program(("--years", "4", "--memory-limit", "4 MiB")),
+        "wind": Program(("--times", "40", "--memory-limit", "16 MiB")),
+    },
+    "Microscopy": {
+        "pyramid": Program(("--size", "1024")),
+    },
+    "Training": {
+        "training": Program(),
+    },
+    "Moving and serving data": {
+        "codecs": Program(("--mib", "16")),
+        "stages": Program(("--mib", "64"), "svg"),
+    },
 }
+PROGRAMS = {name: program for programs in AREAS.values() for name, program in programs.items()}
 
 
 @dataclass(frozen=True)
@@ -39,15 +92,15 @@ class Result:
 
 def arguments(name: str, picture: pathlib.Path | str) -> list[str]:
     """The command of a small run."""
-    return [sys.executable, str(FOLDER / f"{name}.py"), *PROGRAMS[name][0], "--picture", str(picture)]
+    return [sys.executable, str(FOLDER / f"{name}.py"), *PROGRAMS[name].arguments, "--picture", str(picture)]
 
 
 @cache
 def run(name: str) -> Result:
     """Runs a program, unless a run of this very text is kept."""
-    text = (FOLDER / f"{name}.py").read_bytes() + json.dumps(PROGRAMS[name]).encode()
+    text = (FOLDER / f"{name}.py").read_bytes() + json.dumps([PROGRAMS[name].arguments, PROGRAMS[name].kind]).encode()
     kept = CACHE / hashlib.sha256(text).hexdigest()[:16]
-    picture, said = kept.with_suffix(f".{PROGRAMS[name][1]}"), kept.with_suffix(".txt")
+    picture, said = kept.with_suffix(f".{PROGRAMS[name].kind}"), kept.with_suffix(".txt")
     if not said.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(arguments(name, picture), capture_output=True, text=True, env=os.environ | {"MPLBACKEND": "agg"})
@@ -67,43 +120,49 @@ def page(name: str) -> str:
     """The page of a program as Markdown."""
     title, text = words(name)
     code = (FOLDER / f"{name}.py").read_text().split('"""', 2)[2].strip()
-    command = " ".join(["python", f"docs/gallery/{name}.py", *(f"'{one}'" if " " in one else one for one in PROGRAMS[name][0])])
+    command = " ".join(
+        ["python", f"docs/gallery/{name}.py", *(f"'{one}'" if " " in one else one for one in PROGRAMS[name].arguments)]
+    )
     return "\n".join([
         f"# {title}", "", text, "",
-        f"![The picture that {name}.py makes]({name}-picture.{PROGRAMS[name][1]}){{ .made }}", "",
+        f"![The picture that {name}.py makes]({name}-picture.{PROGRAMS[name].kind}){{ .made }}", "",
         "```text", f"$ {command}", run(name).said.rstrip(), "```", "",
         f"[`docs/gallery/{name}.py`](https://github.com/cuzarr/cuzarr/blob/main/docs/gallery/{name}.py):", "",
         "```python", code, "```", "",
+        *([measured.markdown()] if (measured := PROGRAMS[name].measured) else []),
     ])  # fmt: skip
 
 
 def index() -> str:
-    """The page that shows all pictures."""
+    """The page that shows all pictures, by area."""
     out = [
-        "# Gallery",
+        "# Cookbook",
         "",
-        "Each page is a program that runs as it is, and the picture that it made when this site was built.",
+        "Find the job that is like yours. Each page is a program that runs as it is, on data that it makes, with what it printed and the "
+        "picture that it drew when this site was built. Run it by its name: each takes a small size by default.",
         "",
     ]
-    for name in PROGRAMS:
-        title, text = words(name)
-        first = " ".join(text.split(". ")[0].split()).rstrip(".")
-        out += [
-            f"## [{title}]({name}.md)",
-            "",
-            f"{first}.",
-            "",
-            f"[![{title}]({name}-picture.{PROGRAMS[name][1]}){{ .made }}]({name}.md)",
-            "",
-        ]
+    for area, programs in AREAS.items():
+        out += [f"## {area}", ""]
+        for name in programs:
+            title, text = words(name)
+            first = " ".join(text.split(". ")[0].split()).rstrip(".")
+            out += [
+                f"### [{title}]({name}.md)",
+                "",
+                f"{first}.",
+                "",
+                f"[![{title}]({name}-picture.{PROGRAMS[name].kind}){{ .made }}]({name}.md)",
+                "",
+            ]
     return "\n".join(out)
 
 
 def pages() -> dict[str, str]:
-    """Every page of the gallery, by its path in `docs/`."""
+    """Every page of the cookbook, by its path in `docs/`."""
     return {"gallery/index.md": index(), **{f"gallery/{name}.md": page(name) for name in PROGRAMS}}
 
 
 def pictures() -> dict[str, bytes]:
-    """Every picture of the gallery, by its path in `docs/`."""
-    return {f"gallery/{name}-picture.{kind}": run(name).picture for name, (_, kind) in PROGRAMS.items()}
+    """Every picture of the cookbook, by its path in `docs/`."""
+    return {f"gallery/{name}-picture.{program.kind}": run(name).picture for name, program in PROGRAMS.items()}
