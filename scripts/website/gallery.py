@@ -53,6 +53,19 @@ def job(name: str) -> Callable[[Any], list[tuple[str, str]]]:
     ]
 
 
+def forecasts(record: Any) -> list[tuple[str, str]]:
+    """The rows of a record of writers that are about many variables."""
+    row = next(row for row in record["rows"] if row["chunks"] == "forecast")
+    return [("`Group.writer`", f"{row['writer']:.3g} ms"), ("`array[step] = …`", f"{row['assigned']:.4g} ms")]
+
+
+def archives(record: Any) -> list[tuple[str, str]]:
+    """The rows of a record of far stores that are about netCDF."""
+    names = {"references": "by references", "zarr": "the same chunks in a Zarr array", "h5py": "by h5py"}
+    rows = [row for row in record["rows"] if row["what"] == "netcdf"]
+    return [(f"{names[by]}, chunks of {row['chunk_MiB']} MiB", f"{row[by]} GB/s") for row in rows for by in names]
+
+
 @dataclass(frozen=True)
 class Program:
     """A program: the arguments of a small run, the kind of its picture, and figures of a record."""
@@ -65,7 +78,45 @@ class Program:
 # The programs by area, in the order of the pages.
 AREAS = {
     "Weather and climate": {
+        "weather_training": Program(
+            measured=Measured(
+                "24 variables of 8 MiB in zstd, read into the memory of a GPU; `one box` is one array of as many bytes.",
+                "nvidia-h200",
+                "datasets",
+                "2026-11-30-datasets-081123",
+                job("24 variables of 8 MiB"),
+            )
+        ),
+        "stations": Program(
+            measured=Measured(
+                "Selections of an array of 512 MiB in zstd, read into the memory of a GPU.",
+                "nvidia-h200",
+                "selections",
+                "2026-11-28-selections",
+                lambda record: [(name, f"{ms:.3g} ms") for name, ms in record["runs"][0]["ms"].items()],
+            )
+        ),
         "climatology": Program(("--years", "4", "--memory-limit", "4 MiB")),
+        "cmip": Program(),
+        "appends": Program(),
+        "forecast": Program(
+            measured=Measured(
+                "24 arrays by 40 steps of 4 MiB from the memory of a GPU, in zstd: by `Group.writer`, and by assigning each step.",
+                "nvidia-h200",
+                "writer",
+                "2026-11-30-writer-133036",
+                forecasts,
+            )
+        ),
+        "netcdf_archive": Program(
+            measured=Measured(
+                "256 MiB of a netCDF-4 file with shuffled zlib chunks, read into host memory by two cores, by references and by h5py.",
+                "intel-xeon",
+                "far",
+                "2026-11-27-far",
+                archives,
+            )
+        ),
         "wind": Program(("--times", "40", "--memory-limit", "16 MiB")),
     },
     "Microscopy": {
