@@ -66,6 +66,12 @@ def archives(record: Any) -> list[tuple[str, str]]:
     return [(f"{names[by]}, chunks of {row['chunk_MiB']} MiB", f"{row[by]} GB/s") for row in rows for by in names]
 
 
+def pyramids(record: Any) -> list[tuple[str, str]]:
+    """The rows of a record of pyramids: seconds, and bytes of the image a second."""
+    rows = [row for row in record["rows"] if "seconds" in row]
+    return [(row["engine"], f"{min(row['seconds']):.3g} s, {row['gigabytes_per_s']:.3g} GB/s") for row in rows]
+
+
 @dataclass(frozen=True)
 class Program:
     """A program: the arguments of a small run, the kind of its picture, and figures of a record."""
@@ -120,12 +126,56 @@ AREAS = {
         "wind": Program(("--times", "40", "--memory-limit", "16 MiB")),
     },
     "Microscopy": {
+        "light_sheet": Program(
+            measured=Measured(
+                "An image of 30 planes of 15,000 x 15,000 pixels becomes a pyramid of seven levels, in files in memory.",
+                "nvidia-h100",
+                "pyramid",
+                "2026-11-27-pyramid",
+                pyramids,
+            )
+        ),
         "pyramid": Program(("--size", "1024")),
+        "labels": Program(),
+        "plate": Program(
+            measured=Measured(
+                "1,000 small arrays, read into the memory of a GPU.",
+                "nvidia-h200",
+                "datasets",
+                "2026-11-30-datasets-081123",
+                job("1,000 small arrays"),
+            )
+        ),
+    },
+    "Single cells and genomes": {
+        "cells": Program(
+            measured=Measured(
+                "An epoch of 200,000 cells with 10⁸ elements, in shuffled batches of 4,096 rows, into the memory of a GPU.",
+                "nvidia-h200",
+                "sparse",
+                "2026-11-30-sparse_rows-2",
+                job("epoch"),
+            )
+        ),
+        "genotypes": Program(),
     },
     "Training": {
-        "training": Program(),
+        "training": Program(
+            measured=Measured(
+                "256 crops of 48³ elements, read into the memory of a GPU.",
+                "nvidia-h200",
+                "datasets",
+                "2026-11-30-datasets-081123",
+                job("256 crops of 48³"),
+            )
+        ),
+    },
+    "Simulations": {
+        "checkpoints": Program(),
     },
     "Moving and serving data": {
+        "overnight": Program(),
+        "tiles": Program(),
         "codecs": Program(("--mib", "16")),
         "stages": Program(("--mib", "64"), "svg"),
     },
