@@ -41,7 +41,7 @@ class Measured:
         run = record["runs"][0] if "runs" in record else record
         return "\n".join([
             "## Measured", "", f"{self.about} Machine: {record['machine']}.", "",
-            "| | |", "|---|---|", *(f"| {name} | {figure} |" for name, figure in self.rows(record)), "",
+            "| what | measured |", "|---|---|", *(f"| {name} | {figure} |" for name, figure in self.rows(record)), "",
             f"Command: `{run['command']}`. Record: `{self.record}` ([index](../../bench/record/README.md)).", "",
         ])  # fmt: skip
 
@@ -228,9 +228,10 @@ def page(name: str) -> str:
         f"# {title}", "", text, "",
         f"![The picture that {name}.py makes]({name}-picture.{PROGRAMS[name].kind}){{ .made }}", "",
         "```text", f"$ {command}", run(name).said.rstrip(), "```", "",
+        *([measured.markdown()] if (measured := PROGRAMS[name].measured) else []),
+        "## The program", "",
         f"[`docs/gallery/{name}.py`](https://github.com/cuzarr/cuzarr/blob/main/docs/gallery/{name}.py):", "",
         "```python", code, "```", "",
-        *([measured.markdown()] if (measured := PROGRAMS[name].measured) else []),
     ])  # fmt: skip
 
 
@@ -239,8 +240,8 @@ def index() -> str:
     out = [
         "# Cookbook",
         "",
-        "Find the job that is like yours. Each page is a program that runs as it is, on data that it makes, with what it printed and the "
-        "picture that it drew when this site was built. Run it by its name: each takes a small size by default.",
+        "Find the job that is like yours. Each page is a program that runs as it is, on small data that it makes, with what it printed and "
+        "the picture that it drew when this site was built. Its options make the data larger: `--help` lists them.",
         "",
     ]
     for area, programs in AREAS.items():
