@@ -1,8 +1,9 @@
 """Train a forecast on many variables and lead times
 
 You train on a reanalysis such as ERA5: six variables, two times as input, and targets 6 to 24 hours later. `WindowDataset` moves a window
-along time. Each variable is a `Variable` with its own scaling, and the targets are the same arrays with another window. Chunks are read
-in random order, each once an epoch, by a thread that reads ahead. The last part of time is kept for validation.
+along time. Each variable is a `Variable` with its own scaling, and the targets are the same arrays with another window. Chunks are read in
+random order, each once an epoch, by a thread that reads ahead. The last part of time is kept for validation. The scaling comes from
+`Group.read`, which reads all variables by one call.
 
 Here the model is a linear one, fitted by gradient descent in NumPy, so the program needs no framework. For a network take the data sets of
 [`cuzarr.torch`](../guide/pytorch.md), which have the same arguments, and open the group with `device="cuda"`.
@@ -33,18 +34,23 @@ def make_reanalysis(path, times, rows, columns):
         mean, spread = 50.0 * number, 2.0 + number
         field = sum(size * np.sin(k * (longitude - speed * t) + phase + 0.4 * number) for k, phase, size in waves)
         values = mean + spread * (field + rng.normal(0, 0.05, (times, rows, columns)))
-        array = group.create_array(
+        group.create_array(
             name, data=values.astype("float32"), chunks=(8, rows, columns), dimension_names=("time", "latitude", "longitude")
         )
-        array.attrs.update({"mean": mean, "std": float(values.std())})
     return group
 
 
-def windows(group, within, **options):
+def scales(group, stop):
+    """Mean and deviation of each variable, of every eighth time before `stop`. One call reads all variables."""
+    sample = group.read(VARIABLES, {"time": slice(0, stop, 8)})
+    return {name: {"mean": float(values.mean()), "std": float(values.std())} for name, values in sample.items()}
+
+
+def windows(group, scale, within, **options):
     """Samples: two times of every variable as input, and the next four of every variable as the target."""
     parts = {}
     for name in VARIABLES:
-        scaled = {"mean": group[name].attrs["mean"], "std": group[name].attrs["std"], "dtype": "float32"}
+        scaled = scale[name] | {"dtype": "float32"}
         parts[f"input {name}"] = Variable(group[name], **scaled)
         parts[f"target {name}"] = Variable(group[name], window={"time": (1, 1 + LEADS)}, **scaled)
     return WindowDataset(parts, {"time": (-1, 1)}, 16, within={"time": within}, memory_limit="64 MiB", **options)
@@ -62,7 +68,9 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as folder:
         era = make_reanalysis(f"{folder}/era.zarr", arguments.times, 16, 32)
         cut = arguments.times * 4 // 5
-        training, validation = windows(era, (0, cut), shuffle=True), windows(era, (cut, arguments.times), shuffle=False)
+        scale = scales(era, cut)
+        training = windows(era, scale, (0, cut), shuffle=True)
+        validation = windows(era, scale, (cut, arguments.times), shuffle=False)
 
         inputs = len(VARIABLES) * 2 * len(SHIFTS)
         weights = np.zeros((len(VARIABLES), LEADS, inputs), "float32")
@@ -106,7 +114,7 @@ def draw(path, model, persistence, truth, forecast):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=400)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--times", type=int, default=320)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--picture", default="weather_training.png")
     main(parser.parse_args())
