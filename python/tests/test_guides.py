@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import cuzarr
@@ -26,6 +27,9 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^```python( gpu)?\n(.*?)^```", re.M | re.S)
 PYTHON_OR_SHELL = re.compile(r"^```(?:(?P<shell>sh)|python(?P<gpu> gpu)?)\n(?P<text>.*?)^```", re.M | re.S)
+# Programs that a page names in their first line, and scripts for bash.
+NAMED = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.M | re.S)
+SCRIPT = re.compile(r"^```bash\n(#!/bin/bash\n.*?)^```", re.M | re.S)
 # Lines of shell that need a server, a GPU, or files that the page does not make.
 ELSEWHERE = re.compile(r"(s3|gs|az|https?)://|icechunk|cuda:|…")
 
@@ -77,3 +81,43 @@ def test_every_block_of_a_gpu_compiles() -> None:
     for page in PAGES:
         for block in BLOCK.finditer(page.read_text()):
             compile(block[2], str(page), "exec")
+
+
+def test_the_scripts_for_slurm_run_by_bash(tmp_path: pathlib.Path) -> None:
+    page = (ROOT / "docs" / "guide" / "slurm.md").read_text()
+    for name, text in NAMED.findall(page):
+        (tmp_path / name).write_text(text)
+    maps = np.random.default_rng(2).normal(280, 5, (120, 40, 60)).astype("float32")
+    cuzarr.create_array(tmp_path / "daily.zarr", data=maps, chunks=(1, 40, 60), dimension_names=("time", "lat", "lon"))
+
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    tasks = 'for task in $(seq 0 $((SLURM_NTASKS - 1))); do SLURM_PROCID=$task "$@" & running+=($!); done'
+    for name, text in {
+        "python": f'exec {shlex.quote(sys.executable)} "$@"',
+        "cuzarr": f'exec {shlex.quote(sys.executable)} -m cuzarr "$@"',
+        # The tasks of a step, at the same time on this machine.
+        "srun": f'shift\nrunning=()\n{tasks}\nfor one in "${{running[@]}}"; do wait "$one"; done',
+    }.items():
+        (programs / name).write_text(f"#!/bin/bash\nset -e\n{text}\n")
+        (programs / name).chmod(0o755)
+    slurm = {"SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "4", "SLURM_MEM_PER_NODE": "2048"}
+    path = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(pathlib.Path(cuzarr.__file__).parents[1])}
+    scripts = SCRIPT.findall(page)
+    assert len(scripts) == 2
+    for script in scripts * 2:  # a job may be started again
+        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | slurm | path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    series = cuzarr.open_array(tmp_path / "series.zarr", mode="r")
+    assert series.chunks == (120, 10, 10) and np.array_equal(series[:], maps)
+    anomaly = cuzarr.open_array(tmp_path / "anomaly.zarr", mode="r")
+    np.testing.assert_allclose(anomaly[:], maps - maps.mean(axis=0), atol=1e-3)
+    assert anomaly.nchunks_initialized == anomaly.nchunks == 8
+
+
+def test_the_guide_to_containers_shows_the_containerfile() -> None:
+    if not (ROOT / "packaging").exists():
+        pytest.skip("skipped: the file lies where the sources are")
+    page = (ROOT / "docs" / "guide" / "containers.md").read_text()
+    assert f"```dockerfile\n{(ROOT / 'packaging' / 'Containerfile').read_text()}```" in page

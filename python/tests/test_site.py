@@ -1,9 +1,10 @@
-"""The pages of the Python interface: every public name is on one of them, and each program of the gallery runs."""
+"""The pages of the Python interface: every public name is on one of them, and each program of the cookbook runs."""
 
 from __future__ import annotations
 
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -37,15 +38,37 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     assert [page.slug for page in api.PAGES if f"reference/python/{page.slug}.md" not in navigation] == []
 
 
-def test_every_program_of_the_gallery_has_a_page() -> None:
+def test_every_program_of_the_cookbook_has_a_page() -> None:
     programs = {path.stem for path in gallery.FOLDER.glob("*.py")}
     assert programs == set(gallery.PROGRAMS)
 
 
+def test_the_navigation_has_the_programs_by_area() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("  - Cookbook:\n")[2].partition("  - Reference:\n")[0]
+    areas: dict[str, list[str]] = {}
+    for area, name in re.findall(r"^      - (.+):$|gallery/(\w+)\.md", navigation, re.M):
+        if area:
+            areas[area] = []
+        elif areas:
+            areas[list(areas)[-1]].append(name)
+    assert areas == {area: list(programs) for area, programs in gallery.AREAS.items()}
+
+
+def test_figures_of_the_cookbook_come_from_records() -> None:
+    shown = {name: program.measured for name, program in gallery.PROGRAMS.items() if program.measured is not None}
+    assert len(shown) >= 5
+    for name, measured in shown.items():
+        rows = measured.rows(gallery.gather.records(measured.machine, measured.bench)[measured.record])
+        assert len(rows) >= 2, name
+        assert measured.markdown().count("`") >= 4
+
+
 @pytest.mark.parametrize("name", gallery.PROGRAMS)
-def test_a_program_of_the_gallery_makes_its_picture(name: str, tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("matplotlib", reason="skipped: `make docs` installs what draws the pictures")
-    picture = tmp_path / f"picture.{gallery.PROGRAMS[name][1]}"
+def test_a_program_of_the_cookbook_makes_its_picture(name: str, tmp_path: pathlib.Path) -> None:
+    for library in ("matplotlib", "xarray", "h5py"):
+        if re.search(rf"^ *(import|from) {library}\b", (gallery.FOLDER / f"{name}.py").read_text(), re.M):
+            pytest.importorskip(library, reason=f"skipped: this program needs {library}")
+    picture = tmp_path / f"picture.{gallery.PROGRAMS[name].kind}"
     done = subprocess.run(gallery.arguments(name, picture), capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() and picture.stat().st_size > 5_000

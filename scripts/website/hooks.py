@@ -1,7 +1,7 @@
 """What mkdocs calls while it builds the site: pages that are made, pictures that are drawn, links into the repository.
 
 A page of `docs/` is built as it lies there. Made here are the pages of the Python interface, of the command line, of performance and of the
-gallery, and those whose source lies elsewhere in the repository (CHANGELOG, CORRECTNESS, COMPARE).
+cookbook, and those whose source lies elsewhere in the repository (CHANGELOG, CORRECTNESS, COMPARE).
 """
 
 from __future__ import annotations
