@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused() -> None:
             backend.write(field(coords())[:, :2, :3], coords(lead_time=STEPS[:2]), "t2m")
         with pytest.raises(ShapeMismatchError, match="has the dimensions"):
             backend.write(field(coords()), dict(reversed(coords().items())), "t2m")
-        assert np.isnan(backend["t2m"][...]).all() and len(backend) == 5 and "t2m" in backend and "msl" not in backend
+        assert np.isnan(backend["t2m"][...]).all() and len(list(backend)) == 5 and "t2m" in backend and "msl" not in backend
 
 
 def test_an_existing_group_is_continued(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Backend:
     Examples
     --------
     >>> import numpy as np
+    >>> from cuzarr.stacks.earth2studio import Backend
     >>> backend = Backend({}, chunks={"lead_time": 2})
     >>> backend.add_array({"lead_time": np.arange(3), "lat": np.arange(4)}, "z500")
     >>> backend["z500"].chunks
@@ -110,12 +111,14 @@ class Backend:
             Whether existing arrays of these names are replaced.
 
         >>> import numpy as np
+        >>> from cuzarr.stacks.earth2studio import Backend
         >>> backend = Backend({})
         >>> backend.add_array({"lat": np.arange(2), "lon": np.arange(3)}, ["land", "sea"])
         >>> sorted(backend)
         ['land', 'lat', 'lon', 'sea']
         """
         _close(self._writers)
+        self._writers.clear()
         dims, stored = _laid_out(coords)
         for name, (values, across) in stored.items():
             if name not in self.root:
@@ -150,6 +153,7 @@ class Backend:
             The names of the arrays.
 
         >>> import numpy as np
+        >>> from cuzarr.stacks.earth2studio import Backend
         >>> backend = Backend({})
         >>> coords = {"lat": np.arange(2), "lon": np.arange(3)}
         >>> backend.write(np.ones((2, 3), "f4"), coords, "land")
@@ -170,12 +174,9 @@ class Backend:
         region = {dim: place for dim, place in places.items() if isinstance(place, slice)}
         if len(region) == len(places) and self._add(by_name, region):
             return
-        _close(self._writers)
-        if len(region) == len(places):
-            self.root.write(by_name, region)
-        else:
-            for name, field in by_name.items():
-                self.root.get_array(name).oindex[tuple(places.values())] = field
+        _close(self._writers, names)
+        for name, field in by_name.items():
+            self.root.get_array(name).oindex[tuple(places.values())] = field
 
     def _add(self, fields: dict[str, Any], region: dict[str, slice]) -> bool:
         """Hands fields to a writer, if they are rows of one: along the last dimension of which they have a part."""
@@ -185,23 +186,23 @@ class Backend:
         axis = parts[-1]
         whole = tuple(slice(None) if dim == axis else place for dim, place in region.items())
         names = tuple(fields)
-        held, writer = self._writers.get(names, (None, None))
         try:
-            if held != (axis, whole):
+            if self._writers.get(names, (None, None))[0] != (axis, whole):
                 _close(self._writers, names)
                 self._writers[names] = (axis, whole), None
-                writer = self.root.writer(names, axis, slots=self._slots, region=whole)
-                self._writers[names] = (axis, whole), writer
+                self._writers[names] = (axis, whole), self.root.writer(names, axis, slots=self._slots, region=whole)
+            _, writer = self._writers[names]
             if writer is not None:
                 writer.write(region[axis].start, fields)
+            return writer is not None
         except (InvalidArgumentError, ShapeMismatchError):
             # The region has parts of chunks, or too many blocks would be incomplete.
             return False
-        return writer is not None
 
     def flush(self) -> None:
         """Store all fields that were written, and wait until they are stored.
 
+        >>> from cuzarr.stacks.earth2studio import Backend
         >>> Backend({}).flush()
         """
         for _, writer in self._writers.values():
@@ -211,6 +212,7 @@ class Backend:
     def close(self) -> None:
         """Store all fields that were written, and wait until they are stored. The backend can be used again.
 
+        >>> from cuzarr.stacks.earth2studio import Backend
         >>> Backend({}).close()
         """
         _close(self._writers)
@@ -231,9 +233,6 @@ class Backend:
     def __iter__(self) -> Iterator[str]:
         return iter(self.root)
 
-    def __len__(self) -> int:
-        return len(self.root)
-
     def _coordinate(self, dim: str) -> np.ndarray[Any, Any]:
         """The stored coordinates of a dimension, on the host."""
         if dim not in self._coordinates:
@@ -247,9 +246,9 @@ def _listed(names: str | Sequence[str]) -> list[str]:
 
 def _close(writers: _Writers, names: Sequence[str] | None = None) -> None:
     """Closes the writers of arrays with these names, by default all."""
-    for key in [key for key in writers if names is None or not set(key).isdisjoint(names)]:
-        _, writer = writers.pop(key)
-        if writer is not None:
+    for key, (_, writer) in list(writers.items()):
+        if writer is not None and (names is None or not set(key).isdisjoint(names)):
+            del writers[key]
             writer.close()
 
 

@@ -51,6 +51,7 @@ class Batches(IterableDatasetBase):  # type: ignore[misc]
     Examples
     --------
     >>> import cuzarr, numpy as np
+    >>> from cuzarr.stacks.physicsnemo import Batches, GroupReader
     >>> flow = cuzarr.create_array({}, data=np.arange(6.0))
     >>> batch = next(iter(Batches(cuzarr.torch.BatchDataset({"flow": flow}, 4))))
     >>> batch["flow"].tolist(), batch.batch_size
@@ -85,6 +86,7 @@ class Batches(IterableDatasetBase):  # type: ignore[misc]
             The number of the epoch, from 0 on.
 
         >>> import cuzarr, numpy as np
+        >>> from cuzarr.stacks.physicsnemo import Batches, GroupReader
         >>> rows = Batches(cuzarr.torch.BatchDataset({"x": cuzarr.create_array({}, data=np.arange(3.0))}, 2))
         >>> rows.set_epoch(1)
         >>> rows.dataset.epoch
@@ -116,6 +118,7 @@ class GroupReader(Reader):  # type: ignore[misc]
     Examples
     --------
     >>> import cuzarr, numpy as np
+    >>> from cuzarr.stacks.physicsnemo import Batches, GroupReader
     >>> group = cuzarr.create_group({})
     >>> _ = group.create_array("flow", data=np.arange(6.0).reshape(3, 2), dimension_names=("time", "x"))
     >>> reader = GroupReader(group.store)
