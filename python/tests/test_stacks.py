@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,21 @@ def test_an_existing_group_is_continued(tmp_path: Path) -> None:
     assert np.array_equal(Backend(tmp_path)["t2m"][...], truth)
     Backend(tmp_path).add_array(coords(), "t2m", dtype="int16", overwrite=True)
     assert not Backend(tmp_path)["t2m"][...].any()
+
+
+def test_the_end_of_a_program_stores_what_was_written(tmp_path: Path) -> None:
+    program = f"""
+import numpy as np
+from cuzarr.stacks.earth2studio import Backend
+coords = {{"lead_time": np.arange(3), "x": np.arange(4)}}
+backend = Backend({str(tmp_path)!r}, chunks={{"lead_time": 2}})
+backend.add_array(coords, "t2m")
+for step in range(3):
+    backend.write(np.full((1, 4), step, "f4"), coords | {{"lead_time": np.array([step])}}, "t2m")
+"""
+    done = subprocess.run([sys.executable, "-Walways", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "ResourceWarning" not in done.stderr, done.stderr
+    assert cuzarr.open_array(tmp_path, path="t2m", mode="r")[:, 0].tolist() == [0, 1, 2]
 
 
 def test_a_workflow_of_earth2studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
