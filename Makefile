@@ -51,7 +51,7 @@ miri: ## the rules of memory, under Miri
 # Those that ask for a device other than the CPU run once more with the kernels built for the CPU.
 DEVICE_TESTS := tests/test_buffer.py tests/test_async.py tests/test_neighbours.py tests/test_display.py tests/test_storage.py \
 	tests/test_zarr_stores.py tests/test_sessions.py tests/test_compute.py tests/test_selections.py tests/test_index_lists.py tests/test_index_arrays.py tests/test_arrow.py tests/test_array_api.py tests/test_order.py tests/test_kvikio.py tests/test_copying.py tests/test_map_blocks.py \
-	tests/test_memory.py tests/test_encoder.py tests/test_programs.py tests/test_pyramid.py tests/test_cluster_devices.py tests/plugin/test_device.py tests/plugin/test_ahead.py tests/test_lazy.py tests/test_shapes.py tests/test_small_numbers.py tests/test_nan_bits.py tests/test_delta.py tests/test_many_arrays.py tests/test_sparse.py tests/test_sparse_rows.py tests/test_xarray_writes.py tests/test_chunk_cache.py tests/test_ome.py tests/test_accelerator.py tests/test_writer.py
+	tests/test_memory.py tests/test_encoder.py tests/test_programs.py tests/test_pyramid.py tests/test_cluster_devices.py tests/plugin/test_device.py tests/plugin/test_ahead.py tests/test_lazy.py tests/test_shapes.py tests/test_small_numbers.py tests/test_nan_bits.py tests/test_delta.py tests/test_many_arrays.py tests/test_sparse.py tests/test_sparse_rows.py tests/test_xarray_writes.py tests/test_chunk_cache.py tests/test_ome.py tests/test_accelerator.py tests/test_stacks.py tests/test_writer.py
 
 # Tests of the documentation need what builds the site. Several processes share the tests; a worker that is done takes over some of another's.
 PYTEST := ../$(PYTHON_RUN) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal

@@ -20,6 +20,8 @@ SKIPPED = {"cuzarr.__main__", "cuzarr._core"}
 OF_OTHERS = {
     "cuzarr.dask": "dask.array",
     "cuzarr.jax": "jax",
+    "cuzarr.stacks.anndata": "anndata",
+    "cuzarr.stacks.physicsnemo": "physicsnemo",
     "cuzarr.storage.adapters.obstore": "obstore",
     "cuzarr.torch": "torch",
     "cuzarr.xarray": "xarray",

@@ -40,6 +40,7 @@ LAYERS = (
     ("loader",),
     ("",),  # `cuzarr` itself
     ("__main__", "zarr", "xarray", "dask", "torch", "jax", "kvikio"),
+    ("stacks",),
 )
 
 # Imports inside functions, each with its reason.

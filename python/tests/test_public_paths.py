@@ -22,7 +22,7 @@ from cuzarr.buffer import cpu, default_buffer_prototype
 PUBLIC = [
     "cuzarr", "cuzarr.api.asynchronous", "cuzarr.api.synchronous", "cuzarr.buffer", "cuzarr.buffer.cpu", "cuzarr.buffer.gpu",
     "cuzarr.codecs", "cuzarr.codecs.numcodecs", "cuzarr.dtype", "cuzarr.errors", "cuzarr.kernels", "cuzarr.kvikio",
-    "cuzarr.loader", "cuzarr.memory", "cuzarr.ome", "cuzarr.references", "cuzarr.sparse", "cuzarr.storage", "cuzarr.typing", "cuzarr.xp", "cuzarr.zarr",
+    "cuzarr.loader", "cuzarr.memory", "cuzarr.ome", "cuzarr.references", "cuzarr.sparse", "cuzarr.stacks.earth2studio", "cuzarr.storage", "cuzarr.typing", "cuzarr.xp", "cuzarr.zarr",
 ]  # fmt: skip
 
 

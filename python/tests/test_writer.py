@@ -526,6 +526,22 @@ def test_regions_keep_what_they_do_not_write(tmp_path: Path) -> None:
             array.writer(region=(outside,))
 
 
+def test_a_writer_of_a_group_fills_a_region_of_every_array(tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path)
+    for name in ("u", "v"):
+        group.create_array(name, shape=(6, 8), chunks=(4, 4), dtype="i4", dimension_names=("time", "x"))
+    with group.writer(region=(slice(None), slice(4, 8))) as writer, group.writer(region=(slice(0, 4), slice(0, 4))) as other:
+        for step in range(6):
+            writer.append({"u": np.full(4, step), "v": np.full(4, -step)})
+        other.write(2, {"v": np.full(4, 9)})
+    assert group["u"].shape == (6, 8)
+    np.testing.assert_array_equal(group["u"][:], [[0] * 4 + [step] * 4 for step in range(6)])
+    np.testing.assert_array_equal(group["v"][:, 3:5], [[9 * (step == 2), -step] for step in range(6)])
+    group.create_array("w", shape=(6, 9), chunks=(4, 4), dtype="i4", dimension_names=("time", "x"))
+    with pytest.raises(ShapeMismatchError, match="expected one shape"):
+        group.writer(region=(slice(None),))
+
+
 def test_rows_far_away_and_none(tmp_path: Path) -> None:
     array = cuzarr.create_array(tmp_path, shape=(0, 2), chunks=(4, 2), dtype="i4")
     with array.writer() as writer:

@@ -17,7 +17,10 @@ from typing import Any, get_origin
 
 import griffe
 
-OPTIONAL = {"cuzarr.dask": "dask", "cuzarr.jax": "jax", "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr"}
+OPTIONAL = {
+    "cuzarr.dask": "dask", "cuzarr.jax": "jax", "cuzarr.stacks.anndata": "anndata", "cuzarr.stacks.physicsnemo": "physicsnemo.datapipes",
+    "cuzarr.torch": "torch", "cuzarr.xarray": "xarray", "cuzarr.zarr": "zarr",
+}  # fmt: skip
 ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc|obj):`~?([\w.]+)`")
 
 
@@ -85,6 +88,9 @@ PAGES = (
     Page("xarray", "xarray", "The engine for `xarray.open_dataset`, and what data sets get.", "cuzarr.xarray"),
     Page("dask", "dask", "Arrays of dask, from and to arrays in stores.", "cuzarr.dask"),
     Page("zarr", "Inside zarr-python", "cuzarr as the pipeline, the buffers and the stores of zarr-python.", "cuzarr.zarr"),
+    Page("stacks-earth2studio", "Earth2Studio", "A backend for the output of Earth2Studio's workflows.", "cuzarr.stacks.earth2studio"),
+    Page("stacks-physicsnemo", "PhysicsNeMo", "Batches and samples for PhysicsNeMo's `DataLoader`.", "cuzarr.stacks.physicsnemo"),
+    Page("stacks-anndata", "anndata", "Objects of anndata whose matrices are on a GPU.", "cuzarr.stacks.anndata"),
     Page("kvikio", "KvikIO's helpers", "The helpers for Zarr that KvikIO had.", "cuzarr.kvikio"),
 )  # fmt: skip
 # Objects whose class has no public name, and is shown below them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 import numpy as np
@@ -333,6 +333,7 @@ class Group(Node):
         *,
         slots: int = 2,
         resume: bool = False,
+        region: Sequence[slice] | None = None,
     ) -> GroupWriter:
         """Open a writer that takes rows of many arrays, such as all variables of a simulation: see :meth:`Array.writer`.
 
@@ -346,6 +347,8 @@ class Group(Node):
             The dimension of rows: its name, or its number in all arrays.
         slots, resume
             As for :meth:`Array.writer`.
+        region : tuple of slice, optional
+            The part of every array to write, as for :meth:`Array.writer`. The arrays then have one shape, and keep it.
 
         Returns
         -------
@@ -358,6 +361,8 @@ class Group(Node):
             Nothing is at a path, or a group is.
         InvalidArgumentError
             As for :meth:`Array.writer`, or no array has the dimension.
+        ShapeMismatchError
+            There is a region, and the arrays have different shapes.
 
         >>> run = cuzarr.create_group({})
         >>> for name in ("t2m", "msl"):
@@ -373,7 +378,7 @@ class Group(Node):
                 arrays = {name: array for name, array in arrays.items() if axis in (array._dimension_names or ())}
         else:
             arrays = {name: self.get_array(name) for name in ([names] if isinstance(names, str) else names)}
-        return GroupWriter(arrays, axis, slots=slots, resume=resume)
+        return GroupWriter(arrays, axis, slots=slots, resume=resume, region=region)
 
     def explain(
         self,

@@ -16,7 +16,14 @@ from cuzarr._memory.handing import on_its_stream
 from cuzarr._node import resize
 from cuzarr._node.array_io import taken_apart
 from cuzarr._node.resize import ResizableArray
-from cuzarr.errors import ArgumentTypeError, CuzarrError, CuzarrUserWarning, InvalidArgumentError, OutOfRangeError
+from cuzarr.errors import (
+    ArgumentTypeError,
+    CuzarrError,
+    CuzarrUserWarning,
+    InvalidArgumentError,
+    OutOfRangeError,
+    ShapeMismatchError,
+)
 
 if TYPE_CHECKING:
     from cuzarr.typing import ArrayLike, Stream
@@ -252,12 +259,12 @@ class GroupWriter(_Writing):
 
     Parameters
     ----------
-    arrays, axis, slots, resume
+    arrays, axis, slots, resume, region
         As for :meth:`cuzarr.Group.writer`; ``arrays`` are the arrays by their names.
 
     Raises
     ------
-    InvalidArgumentError
+    InvalidArgumentError, ShapeMismatchError
         As for :meth:`cuzarr.Group.writer`.
 
     Examples
@@ -274,13 +281,22 @@ class GroupWriter(_Writing):
     """
 
     def __init__(
-        self, arrays: Mapping[str, ResizableArray], axis: int | str = "time", *, slots: int = 2, resume: bool = False
+        self,
+        arrays: Mapping[str, ResizableArray],
+        axis: int | str = "time",
+        *,
+        slots: int = 2,
+        resume: bool = False,
+        region: Sequence[slice] | None = None,
     ) -> None:
         if not arrays:
             raise InvalidArgumentError("a writer needs at least one array")
+        if region is not None and len(shapes := {array.shape for array in arrays.values()}) > 1:
+            found = " and ".join(map(str, sorted(shapes)))
+            raise ShapeMismatchError(f"got arrays of shapes {found}, expected one shape for a region of all")
         numbered = [(array, axis_number(axis, array.ndim, dimension_names(array))) for array in arrays.values()]
         self._numbers = {name: number for number, name in enumerate(arrays)}
-        super().__init__(numbered, slots, resume=resume)
+        super().__init__(numbered, slots, resume=resume, region=region)
 
     def append(self, rows: Mapping[str, ArrayLike], *, copy: bool = True, stream: Stream = None) -> None:
         """Add rows of all arrays behind the last ones. Returns when their copies are on their way.
