@@ -2,41 +2,26 @@
 
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use cuzarr::node::{ArraySelection, read_all};
 use cuzarr::store::Store;
 use cuzarr::{Array, ArrayOptions, NdBuffer, Result, Selection};
 
 use crate::cancellation::{cuzarr_cancellation, token};
-use crate::error::{call, cuzarr_error, cuzarr_status};
-use crate::handle::{Kind, free, get, invalid, optional_slice, optional_text, put, put_handle, put_text, text};
+use crate::error::{call, cuzarr_error, cuzarr_status, make};
+use crate::handle::{change, free, invalid, kind, look, optional_text, promised, put, put_text, required, slice, text};
 use crate::json::{self, Options};
-use crate::memory::{cuzarr_memory, cuzarr_region, selection, wrap};
+use crate::memory::{cuzarr_memory, cuzarr_region, selection, wait, wrap};
 
 /// An open array. Several threads may use the same handle at once.
-pub struct cuzarr_array {
-    _private: (),
-}
+pub struct cuzarr_array(());
 
-impl Kind for cuzarr_array {
-    /// Calls take a clone, so that no call waits for another.
-    type Value = RwLock<Array>;
-    const TAG: u64 = u64::from_ne_bytes(*b"czarray1");
-    const NAME: &'static str = "a cuzarr_array";
-}
+kind!(cuzarr_array owns RwLock<Array>, tag b"czarray1");
 
 /// Returns the array of a handle, whose calls `cancellation` stops.
 pub unsafe fn array(array: *const cuzarr_array, cancellation: *const cuzarr_cancellation) -> Result<Array> {
-    // SAFETY: the caller promises so.
-    let (array, token) = unsafe { (get(array)?, token(cancellation)?) };
-    Ok(array.read().unwrap_or_else(PoisonError::into_inner).under(token))
-}
-
-/// Calls `look` with the array of a handle.
-unsafe fn look<T>(array: *const cuzarr_array, look: impl FnOnce(&Array) -> Result<T>) -> Result<T> {
-    // SAFETY: the caller promises so.
-    look(&unsafe { get(array) }?.read().unwrap_or_else(PoisonError::into_inner))
+    promised!(look(array, |array| Ok(array.under(token(cancellation)?))))
 }
 
 /// Opens the store at a URL of the caller, and returns it with the options for its arrays.
@@ -45,10 +30,8 @@ pub unsafe fn store(
     device: *const c_char,
     options: *const c_char,
 ) -> Result<(Arc<dyn Store>, ArrayOptions)> {
-    // SAFETY: the caller promises so.
-    let (url, device, options) =
-        unsafe { (text(url, "url")?, optional_text(device, "device")?, optional_text(options, "options")?) };
-    let options = Options::parse(options, device)?;
+    let (url, device) = promised!((text(url, "url")?, optional_text(device, "device")?));
+    let options = Options::parse(promised!(optional_text(options, "options"))?, device)?;
     Ok((options.store(url)?, options.array))
 }
 
@@ -72,14 +55,10 @@ pub unsafe extern "C" fn cuzarr_array_open(
     array: *mut *mut cuzarr_array,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let open = || {
-            let (store, options) = store(url, device, options)?;
-            Array::open(store, "", options).map(RwLock::new)
-        };
-        call(error, || put_handle(array, open))
-    }
+    promised!(make(array, error, || {
+        let (store, options) = store(url, device, options)?;
+        Array::open(store, "", options).map(RwLock::new)
+    }))
 }
 
 /// Creates an array at a path or URL, and stores its handle in `array`. Free it with cuzarr_array_free. `device` and
@@ -101,23 +80,18 @@ pub unsafe extern "C" fn cuzarr_array_create(
     array: *mut *mut cuzarr_array,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let create = || {
-            let (description, (store, options)) = (text(description, "description")?, store(url, device, options)?);
-            let (metadata, overwrite) = json::array(description)?;
-            Array::create(store, "", metadata, overwrite, options).map(RwLock::new)
-        };
-        call(error, || put_handle(array, create))
-    }
+    promised!(make(array, error, || {
+        let (description, (store, options)) = (text(description, "description")?, store(url, device, options)?);
+        let (metadata, overwrite) = json::array(description)?;
+        Array::create(store, "", metadata, overwrite, options).map(RwLock::new)
+    }))
 }
 
 /// Frees the handle of an array. What is stored stays. Calls of other threads with this handle must have ended; memory
 /// that cuzarr_array_read_dlpack gave lives on. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_free(array: *mut cuzarr_array) {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { free(array) }
+    promised!(free(array))
 }
 
 /// Stores the number of dimensions of an array in `ndim`. An array without dimensions has one element.
@@ -127,8 +101,7 @@ pub unsafe extern "C" fn cuzarr_array_ndim(
     ndim: *mut usize,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put(ndim, "ndim", look(array, |array| Ok(array.shape().len()))?)) }
+    promised!(call(error, || put(ndim, "ndim", look(array, |array| Ok(array.shape().len()))?)))
 }
 
 /// Stores the number of elements along each dimension in `shape`, which has room for `ndim` numbers.
@@ -141,8 +114,7 @@ pub unsafe extern "C" fn cuzarr_array_shape(
     shape: *mut u64,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put_extents(&look(array, |array| Ok(array.shape().to_vec()))?, ndim, shape)) }
+    promised!(call(error, || put_extents(&look(array, |array| Ok(array.shape().to_vec()))?, ndim, shape)))
 }
 
 /// Stores the shape of the chunks, which are decoded as a whole, in `shape`, which has room for `ndim` numbers. Reads of
@@ -156,8 +128,7 @@ pub unsafe extern "C" fn cuzarr_array_chunk_shape(
     shape: *mut u64,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put_extents(&look(array, Array::chunk_shape)?, ndim, shape)) }
+    promised!(call(error, || put_extents(&look(array, Array::chunk_shape)?, ndim, shape)))
 }
 
 /// Stores the extents of an array in the room that the caller has for them.
@@ -183,8 +154,7 @@ pub unsafe extern "C" fn cuzarr_array_dtype(
         let written = array.metadata().data_type().to_v3()?;
         Ok(written.as_str().map_or_else(|| written.to_string(), String::from))
     };
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put_text(dtype, || look(array, name))) }
+    promised!(call(error, || put_text(dtype, || look(array, name))))
 }
 
 /// Stores the size of an element in bytes in `size_bytes`; 0 if elements have no fixed size, such as strings.
@@ -195,8 +165,7 @@ pub unsafe extern "C" fn cuzarr_array_element_bytes(
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let size = |array: &Array| Ok(array.metadata().data_type().size_bytes().unwrap_or(0));
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put(size_bytes, "size_bytes", look(array, size)?)) }
+    promised!(call(error, || put(size_bytes, "size_bytes", look(array, size)?)))
 }
 
 /// Stores the array's metadata document in `json`: zarr.json, or .zarray in format 2. Free the text with
@@ -208,8 +177,7 @@ pub unsafe extern "C" fn cuzarr_array_metadata(
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let document = |array: &Array| Ok(String::from_utf8_lossy(&array.metadata().to_json()).into_owned());
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put_text(json, || look(array, document))) }
+    promised!(call(error, || put_text(json, || look(array, document))))
 }
 
 /// Stores the array's attributes in `json`: the text of a JSON object in UTF-8. Free it with cuzarr_string_free. They are
@@ -220,8 +188,7 @@ pub unsafe extern "C" fn cuzarr_array_attributes(
     json: *mut *mut c_char,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { call(error, || put_text(json, || look(array, |array| Ok(array.metadata().attributes_json())))) }
+    promised!(call(error, || put_text(json, || look(array, |array| Ok(array.metadata().attributes_json())))))
 }
 
 /// Replaces all attributes of the array, in the handle and in the store, by the members of the JSON object in `json`.
@@ -233,28 +200,26 @@ pub unsafe extern "C" fn cuzarr_array_set_attributes(
     json: *const c_char,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let set = || {
-            let (array, json) = (get(array)?, text(json, "json")?);
-            array.write().unwrap_or_else(PoisonError::into_inner).set_attributes_json(json)
-        };
-        call(error, set)
-    }
+    promised!(call(error, || change(array, |array| array.set_attributes_json(text(json, "json")?))))
 }
 
-/// Returns what a region selects, and the caller's memory for its elements.
+/// Returns an array whose calls `cancellation` stops, what a region of it selects, and the caller's memory for these
+/// elements, which may be touched.
 unsafe fn part(
-    array: &Array,
+    array: *const cuzarr_array,
     region: *const cuzarr_region,
     memory: *const cuzarr_memory,
+    cancellation: *const cuzarr_cancellation,
     is_read_only: bool,
-) -> Result<(Selection, NdBuffer)> {
-    // SAFETY: the caller promises so.
-    let selection = unsafe { selection(region, array.shape()) }?;
-    // SAFETY: as above.
-    let memory = unsafe { wrap(memory, &selection, array.metadata().data_type().device_dtype(), is_read_only) }?;
-    Ok((selection, memory))
+) -> Result<(Array, Selection, NdBuffer)> {
+    promised!({
+        let array = self::array(array, cancellation)?;
+        let (selection, given) = (selection(region, array.shape())?, &*required(memory.cast_mut(), "the memory")?);
+        let own = array.metadata().data_type().device_dtype();
+        let memory = wrap(given, &selection.shape(), own, is_read_only)?;
+        wait(memory.device(), given.stream)?;
+        Ok((array, selection, memory))
+    })
 }
 
 /// Reads the elements of a region into memory of the caller, on any device.
@@ -275,15 +240,10 @@ pub unsafe extern "C" fn cuzarr_array_read(
     cancellation: *const cuzarr_cancellation,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let read = || {
-            let array = self::array(array, cancellation)?;
-            let (selection, memory) = part(&array, region, memory, false)?;
-            array.read_into(&selection, &memory)
-        };
-        call(error, read)
-    }
+    promised!(call(error, || {
+        let (array, selection, memory) = part(array, region, memory, cancellation, false)?;
+        array.read_into(&selection, &memory)
+    }))
 }
 
 /// Writes elements from memory of the caller, on any device, to a region. The arguments are those of cuzarr_array_read; the
@@ -302,15 +262,10 @@ pub unsafe extern "C" fn cuzarr_array_write(
     cancellation: *const cuzarr_cancellation,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let write = || {
-            let array = self::array(array, cancellation)?;
-            let (selection, memory) = part(&array, region, memory, true)?;
-            array.write_buffer(&selection, &memory)
-        };
-        call(error, write)
-    }
+    promised!(call(error, || {
+        let (array, selection, memory) = part(array, region, memory, cancellation, true)?;
+        array.write_buffer(&selection, &memory)
+    }))
 }
 
 /// One read of cuzarr_read_many: an array, a region of it, and the memory for its elements.
@@ -337,23 +292,14 @@ pub unsafe extern "C" fn cuzarr_read_many(
     cancellation: *const cuzarr_cancellation,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let read = || {
-            let reads = optional_slice(reads, count, "reads")?.unwrap_or_default();
-            if reads.len() != count {
-                return Err(invalid("reads is NULL"));
-            }
-            let arrays = reads.iter().map(|read| array(read.array, cancellation)).collect::<Result<Vec<_>>>()?;
-            let read = |(read, array): (&cuzarr_read, _)| {
-                let (selection, out) = part(array, read.region, read.memory, false)?;
-                Ok(ArraySelection::new(array, selection).with_out(out))
-            };
-            let wanted = reads.iter().zip(&arrays).map(read).collect::<Result<Vec<_>>>()?;
-            if wanted.is_empty() { Ok(()) } else { read_all(&wanted).map(drop) }
-        };
-        call(error, read)
-    }
+    promised!(call(error, || {
+        let part = |read: &cuzarr_read| part(read.array, read.region, read.memory, cancellation, false);
+        let parts = slice(reads, count, "reads")?.iter().map(part).collect::<Result<Vec<_>>>()?;
+        let wanted =
+            parts.iter().map(|(array, part, out)| ArraySelection::new(array, part.clone()).with_out(out.clone()));
+        let wanted: Vec<_> = wanted.collect();
+        if wanted.is_empty() { Ok(()) } else { read_all(&wanted).map(drop) }
+    }))
 }
 
 /// Sets the folder with compiled kernels for GPUs, such as share/cuzarr/cubins of an installation; NULL for none. Without
@@ -364,14 +310,8 @@ pub unsafe extern "C" fn cuzarr_set_cubin_directory(
     path: *const c_char,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let set = || {
-            let path = optional_text(path, "path")?;
-            cuzarr_device::set_cubin_directory(path.map(PathBuf::from));
-            Ok(())
-        };
-        call(error, set)
-    }
+    promised!(call(error, || {
+        cuzarr_device::set_cubin_directory(optional_text(path, "path")?.map(PathBuf::from));
+        Ok(())
+    }))
 }
