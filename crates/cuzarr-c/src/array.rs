@@ -26,9 +26,7 @@ pub unsafe fn array(array: *const cuzarr_array, cancellation: *const cuzarr_canc
 
 /// Opens the store at a URL of the caller, and returns it with the options for its arrays.
 pub unsafe fn store(
-    url: *const c_char,
-    device: *const c_char,
-    options: *const c_char,
+    url: *const c_char, device: *const c_char, options: *const c_char,
 ) -> Result<(Arc<dyn Store>, ArrayOptions)> {
     let (url, device) = promised!((text(url, "url")?, optional_text(device, "device")?));
     let options = Options::parse(promised!(optional_text(options, "options"))?, device)?;
@@ -49,10 +47,7 @@ pub unsafe fn store(
 /// Errors: CUZARR_STATUS_ARRAY_NOT_FOUND, and what the store and the metadata report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_open(
-    url: *const c_char,
-    device: *const c_char,
-    options: *const c_char,
-    array: *mut *mut cuzarr_array,
+    url: *const c_char, device: *const c_char, options: *const c_char, array: *mut *mut cuzarr_array,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(array, error, || {
@@ -73,12 +68,8 @@ pub unsafe extern "C" fn cuzarr_array_open(
 /// metadata report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_create(
-    url: *const c_char,
-    device: *const c_char,
-    description: *const c_char,
-    options: *const c_char,
-    array: *mut *mut cuzarr_array,
-    error: *mut *mut cuzarr_error,
+    url: *const c_char, device: *const c_char, description: *const c_char, options: *const c_char,
+    array: *mut *mut cuzarr_array, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(array, error, || {
         let (description, (store, options)) = (text(description, "description")?, store(url, device, options)?);
@@ -97,9 +88,7 @@ pub unsafe extern "C" fn cuzarr_array_free(array: *mut cuzarr_array) {
 /// Stores the number of dimensions of an array in `ndim`. An array without dimensions has one element.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_ndim(
-    array: *const cuzarr_array,
-    ndim: *mut usize,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, ndim: *mut usize, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put(ndim, "ndim", look(array, |array| Ok(array.shape().len()))?)))
 }
@@ -109,10 +98,7 @@ pub unsafe extern "C" fn cuzarr_array_ndim(
 /// Errors: CUZARR_STATUS_INVALID_ARGUMENT if `ndim` is not the array's number of dimensions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_shape(
-    array: *const cuzarr_array,
-    ndim: usize,
-    shape: *mut u64,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, ndim: usize, shape: *mut u64, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put_extents(&look(array, |array| Ok(array.shape().to_vec()))?, ndim, shape)))
 }
@@ -123,10 +109,7 @@ pub unsafe extern "C" fn cuzarr_array_shape(
 /// Errors: those of cuzarr_array_shape.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_chunk_shape(
-    array: *const cuzarr_array,
-    ndim: usize,
-    shape: *mut u64,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, ndim: usize, shape: *mut u64, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put_extents(&look(array, Array::chunk_shape)?, ndim, shape)))
 }
@@ -146,9 +129,7 @@ unsafe fn put_extents(extents: &[u64], ndim: usize, place: *mut u64) -> Result<(
 /// parameters. Free the text with cuzarr_string_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_dtype(
-    array: *const cuzarr_array,
-    dtype: *mut *mut c_char,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, dtype: *mut *mut c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let name = |array: &Array| {
         let written = array.metadata().data_type().to_v3()?;
@@ -160,9 +141,7 @@ pub unsafe extern "C" fn cuzarr_array_dtype(
 /// Stores the size of an element in bytes in `size_bytes`; 0 if elements have no fixed size, such as strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_element_bytes(
-    array: *const cuzarr_array,
-    size_bytes: *mut usize,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, size_bytes: *mut usize, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let size = |array: &Array| Ok(array.metadata().data_type().size_bytes().unwrap_or(0));
     promised!(call(error, || put(size_bytes, "size_bytes", look(array, size)?)))
@@ -172,9 +151,7 @@ pub unsafe extern "C" fn cuzarr_array_element_bytes(
 /// cuzarr_string_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_metadata(
-    array: *const cuzarr_array,
-    json: *mut *mut c_char,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, json: *mut *mut c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let document = |array: &Array| Ok(String::from_utf8_lossy(&array.metadata().to_json()).into_owned());
     promised!(call(error, || put_text(json, || look(array, document))))
@@ -184,9 +161,7 @@ pub unsafe extern "C" fn cuzarr_array_metadata(
 /// those that were there when the array was opened, with the later changes by this handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_attributes(
-    array: *const cuzarr_array,
-    json: *mut *mut c_char,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, json: *mut *mut c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put_text(json, || look(array, |array| Ok(array.metadata().attributes_json())))))
 }
@@ -196,9 +171,7 @@ pub unsafe extern "C" fn cuzarr_array_attributes(
 /// Errors: CUZARR_STATUS_METADATA_INVALID if it is no JSON object; what the store reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_set_attributes(
-    array: *const cuzarr_array,
-    json: *const c_char,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, json: *const c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || change(array, |array| array.set_attributes_json(text(json, "json")?))))
 }
@@ -206,11 +179,8 @@ pub unsafe extern "C" fn cuzarr_array_set_attributes(
 /// Returns an array whose calls `cancellation` stops, what a region of it selects, and the caller's memory for these
 /// elements, which may be touched.
 unsafe fn part(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    memory: *const cuzarr_memory,
-    cancellation: *const cuzarr_cancellation,
-    is_read_only: bool,
+    array: *const cuzarr_array, region: *const cuzarr_region, memory: *const cuzarr_memory,
+    cancellation: *const cuzarr_cancellation, is_read_only: bool,
 ) -> Result<(Array, Selection, NdBuffer)> {
     promised!({
         let array = self::array(array, cancellation)?;
@@ -234,11 +204,8 @@ unsafe fn part(
 /// the codecs report, with the chunk in cuzarr_error_text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_read(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    memory: *const cuzarr_memory,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, memory: *const cuzarr_memory,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         let (array, selection, memory) = part(array, region, memory, cancellation, false)?;
@@ -256,11 +223,8 @@ pub unsafe extern "C" fn cuzarr_array_read(
 /// Errors: those of cuzarr_array_read; CUZARR_STATUS_READ_ONLY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_write(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    memory: *const cuzarr_memory,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, memory: *const cuzarr_memory,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         let (array, selection, memory) = part(array, region, memory, cancellation, true)?;
@@ -287,10 +251,7 @@ pub struct cuzarr_read {
 /// Errors: those of cuzarr_array_read for each; the first failure ends the whole call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_read_many(
-    reads: *const cuzarr_read,
-    count: usize,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    reads: *const cuzarr_read, count: usize, cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         let part = |read: &cuzarr_read| part(read.array, read.region, read.memory, cancellation, false);
@@ -307,8 +268,7 @@ pub unsafe extern "C" fn cuzarr_read_many(
 /// CUZARR_CUBIN_DIR takes precedence. Call it before arrays are used on a GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_set_cubin_directory(
-    path: *const c_char,
-    error: *mut *mut cuzarr_error,
+    path: *const c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         cuzarr_device::set_cubin_directory(optional_text(path, "path")?.map(PathBuf::from));

@@ -20,8 +20,7 @@ pub unsafe fn token(cancellation: *const cuzarr_cancellation) -> cuzarr::Result<
 /// Makes a cancellation, and stores its handle in `cancellation`. Free it with cuzarr_cancellation_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_cancellation_new(
-    cancellation: *mut *mut cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    cancellation: *mut *mut cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(cancellation, error, || Ok(CancellationToken::new())))
 }
@@ -30,8 +29,7 @@ pub unsafe extern "C" fn cuzarr_cancellation_new(
 /// they would touch, with CUZARR_STATUS_CANCELLED. May be called from any thread, but not from a signal handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_cancellation_cancel(
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || get(cancellation).map(|token| token.cancel())))
 }
@@ -39,9 +37,7 @@ pub unsafe extern "C" fn cuzarr_cancellation_cancel(
 /// Stores whether a cancellation was cancelled in `is_cancelled`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_cancellation_is_cancelled(
-    cancellation: *const cuzarr_cancellation,
-    is_cancelled: *mut bool,
-    error: *mut *mut cuzarr_error,
+    cancellation: *const cuzarr_cancellation, is_cancelled: *mut bool, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put(is_cancelled, "is_cancelled", get(cancellation)?.is_cancelled())))
 }

@@ -18,11 +18,8 @@ use crate::memory::{cuzarr_region, selection, wait};
 /// Errors: those of cuzarr_array_read; CUZARR_STATUS_UNSUPPORTED for data types that DLPack does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_read_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    cancellation: *const cuzarr_cancellation,
-    tensor: *mut *mut DLManagedTensorVersioned,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, cancellation: *const cuzarr_cancellation,
+    tensor: *mut *mut DLManagedTensorVersioned, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let read = || {
         let array = promised!(self::array(array, cancellation))?;
@@ -41,12 +38,8 @@ pub unsafe extern "C" fn cuzarr_array_read_dlpack(
 /// and types that cuzarr does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_read_into_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    tensor: *mut DLManagedTensorVersioned,
-    stream: usize,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, tensor: *mut DLManagedTensorVersioned, stream: usize,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         // The tensor comes first, so that it is freed.
@@ -62,12 +55,8 @@ pub unsafe extern "C" fn cuzarr_array_read_into_dlpack(
 /// Errors: those of cuzarr_array_write and cuzarr_array_read_into_dlpack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_write_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    tensor: *mut DLManagedTensorVersioned,
-    stream: usize,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, tensor: *mut DLManagedTensorVersioned, stream: usize,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || {
         // The tensor comes first, so that it is freed.

@@ -148,9 +148,7 @@ pub unsafe fn call(error: *mut *mut cuzarr_error, work: impl FnOnce() -> Result<
 
 /// Runs a call that makes a handle, and stores the handle in `place`: null if the call fails.
 pub unsafe fn make<K: Kind>(
-    place: *mut *mut K,
-    error: *mut *mut cuzarr_error,
-    work: impl FnOnce() -> Result<K::Value>,
+    place: *mut *mut K, error: *mut *mut cuzarr_error, work: impl FnOnce() -> Result<K::Value>,
 ) -> cuzarr_status {
     promised!(call(error, || put_new(place, "the handle's place", || work().map(handle))))
 }

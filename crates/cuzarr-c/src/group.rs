@@ -29,10 +29,7 @@ unsafe fn group(group: *const cuzarr_group) -> Result<Group> {
 /// Errors: CUZARR_STATUS_GROUP_NOT_FOUND, and what the store and the metadata report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_open(
-    url: *const c_char,
-    device: *const c_char,
-    options: *const c_char,
-    group: *mut *mut cuzarr_group,
+    url: *const c_char, device: *const c_char, options: *const c_char, group: *mut *mut cuzarr_group,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(group, error, || {
@@ -48,12 +45,8 @@ pub unsafe extern "C" fn cuzarr_group_open(
 /// Errors: CUZARR_STATUS_CONTAINS_ARRAY or CUZARR_STATUS_CONTAINS_GROUP if something is there; what the store reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_create(
-    url: *const c_char,
-    device: *const c_char,
-    description: *const c_char,
-    options: *const c_char,
-    group: *mut *mut cuzarr_group,
-    error: *mut *mut cuzarr_error,
+    url: *const c_char, device: *const c_char, description: *const c_char, options: *const c_char,
+    group: *mut *mut cuzarr_group, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(group, error, || {
         let (text, (store, options)) = (optional_text(description, "description")?, store(url, device, options)?);
@@ -73,9 +66,7 @@ pub unsafe extern "C" fn cuzarr_group_free(group: *mut cuzarr_group) {
 /// Errors: what the store reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_members(
-    group: *const cuzarr_group,
-    json: *mut *mut c_char,
-    error: *mut *mut cuzarr_error,
+    group: *const cuzarr_group, json: *mut *mut c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     let members = || {
         let mut members = Map::new();
@@ -96,9 +87,7 @@ pub unsafe extern "C" fn cuzarr_group_members(
 /// Stores the group's attributes in `json`: the text of a JSON object in UTF-8. Free it with cuzarr_string_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_attributes(
-    group: *const cuzarr_group,
-    json: *mut *mut c_char,
-    error: *mut *mut cuzarr_error,
+    group: *const cuzarr_group, json: *mut *mut c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || put_text(json, || look(group, |group| Ok(group.metadata().attributes_json())))))
 }
@@ -108,9 +97,7 @@ pub unsafe extern "C" fn cuzarr_group_attributes(
 /// Errors: CUZARR_STATUS_METADATA_INVALID if it is no JSON object; what the store reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_set_attributes(
-    group: *const cuzarr_group,
-    json: *const c_char,
-    error: *mut *mut cuzarr_error,
+    group: *const cuzarr_group, json: *const c_char, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(call(error, || change(group, |group| group.set_attributes_json(text(json, "json")?))))
 }
@@ -121,10 +108,7 @@ pub unsafe extern "C" fn cuzarr_group_set_attributes(
 /// Errors: CUZARR_STATUS_ARRAY_NOT_FOUND, and what the store and the metadata report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_array(
-    group: *const cuzarr_group,
-    path: *const c_char,
-    array: *mut *mut cuzarr_array,
-    error: *mut *mut cuzarr_error,
+    group: *const cuzarr_group, path: *const c_char, array: *mut *mut cuzarr_array, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(array, error, || self::group(group)?.array(text(path, "path")?).map(RwLock::new)))
 }
@@ -135,10 +119,7 @@ pub unsafe extern "C" fn cuzarr_group_array(
 /// Errors: those of cuzarr_array_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_group_create_array(
-    group: *const cuzarr_group,
-    path: *const c_char,
-    description: *const c_char,
-    array: *mut *mut cuzarr_array,
+    group: *const cuzarr_group, path: *const c_char, description: *const c_char, array: *mut *mut cuzarr_array,
     error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
     promised!(make(array, error, || {
