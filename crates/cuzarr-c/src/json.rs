@@ -1,4 +1,4 @@
-//! The JSON that callers pass: options of arrays, and descriptions of new arrays and groups. Errors are
+//! The JSON that callers pass: options of arrays and writers, and descriptions of new arrays and groups. Errors are
 //! `InvalidArgument`: text that is no JSON object, and unknown or missing members and values. Fuzz targets use this file
 //! by itself.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cuzarr::config::{Accelerator, Config};
 use cuzarr::meta::{ArrayMetadata, DataType, Extension, ZarrFormat};
-use cuzarr::node::{Array, ArrayOptions, Group, GroupBuilder};
+use cuzarr::node::{Array, ArrayOptions, Group, GroupBuilder, WriterOptions};
 use cuzarr::store::{ReadOnly, Store};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_remote::StorageOptions;
@@ -134,6 +134,26 @@ pub fn group(text: Option<&str>) -> Result<GroupBuilder> {
         };
     }
     Ok(builder)
+}
+
+/// Makes the options of a writer.
+pub fn writer(text: Option<&str>) -> Result<WriterOptions> {
+    let mut options = WriterOptions::default();
+    for (name, value) in members(text, "options")? {
+        match name.as_str() {
+            "region" => {
+                if let Some(other) = object(&name, &value)?.keys().find(|part| *part != "start" && *part != "shape") {
+                    return Err(unknown("region", other, "shape start"));
+                }
+                let part = |name: &str| numbers(&format!("region's {name}"), &value[name]);
+                options.region = Some((part("start")?, part("shape")?));
+            }
+            "resume" => options.resume = flag(&name, &value)?,
+            "slots" => options.slots = usize::try_from(number(&name, &value)?).unwrap_or(usize::MAX),
+            other => return Err(unknown("options", other, "region resume slots")),
+        }
+    }
+    Ok(options)
 }
 
 fn format(value: &Value) -> Result<ZarrFormat> {

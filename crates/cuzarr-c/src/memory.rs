@@ -26,8 +26,8 @@ pub struct cuzarr_region {
     pub step: *const u64,
 }
 
-/// Memory of the caller, with the elements of a region. Its shape is that of the region. cuzarr uses it during the call
-/// alone.
+/// Memory of the caller, with the elements of a region, or of rows for a writer, and of their shape. cuzarr uses it during
+/// the call alone; cuzarr_writer_append has an exception.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cuzarr_memory {
