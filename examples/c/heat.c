@@ -3,7 +3,8 @@
  *     heat STORE STEPS
  *
  * STORE is a path or URL of a group with the array "initial": float64, of any shape. The program adds the array
- * "temperature" with one field for each step, and prints the highest temperature at the end.
+ * "temperature" with one field for each step, and prints the highest temperature at the end. A writer stores the fields of 8
+ * steps at a time, while the program computes the next ones.
  *
  *     cc heat.c -o heat $(pkg-config --cflags --libs cuzarr)
  */
@@ -63,20 +64,24 @@ int main(int count, char **arguments)
 
     char description[256];
     snprintf(description, sizeof description,
-             "{\"shape\": [%lu, %zu, %zu], \"chunks\": [1, %zu, %zu], \"dtype\": \"float64\", \"overwrite\": true,"
+             "{\"shape\": [0, %zu, %zu], \"chunks\": [8, %zu, %zu], \"dtype\": \"float64\", \"overwrite\": true,"
              " \"dimension_names\": [\"time\", \"y\", \"x\"], \"attributes\": {\"units\": \"K\"}}",
-             steps, rows, columns, rows, columns);
+             rows, columns, rows, columns);
     check(cuzarr_group_create_array(group, "temperature", description, &temperature, &error));
+    const cuzarr_array *arrays[1] = {temperature};
+    cuzarr_writer *writer = NULL;
+    check(cuzarr_writer_open(arrays, NULL, 1, NULL, NULL, &writer, &error));
+    const cuzarr_rows field = {.array = 0, .ndim = 2, .shape = shape, .memory = &memory};
     for (unsigned long at = 0; at < steps; at++) {
         step(next, now, rows, columns);
-        uint64_t start[3] = {at, 0, 0}, extent[3] = {1, rows, columns};
-        cuzarr_region region = {.ndim = 3, .start = start, .shape = extent};
         memory.data = next;
-        check(cuzarr_array_write(temperature, &region, &memory, NULL, &error));
+        check(cuzarr_writer_append(writer, &field, 1, false, &error));
         double *last = now;
         now = next;
         next = last;
     }
+    check(cuzarr_writer_close(writer, &error));
+    cuzarr_writer_free(writer);
 
     double highest = now[0];
     for (size_t at = 1; at < rows * columns; at++)

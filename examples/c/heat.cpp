@@ -1,5 +1,6 @@
 // The heat equation in two dimensions, by C++. With nvcc the fields stay in GPU memory, and cuzarr reads into it and writes from it;
-// with another compiler they are in host memory.
+// with another compiler they are in host memory. A writer stores the fields of 8 steps at a time, while the program computes the next
+// ones.
 //
 //     heat STORE STEPS
 //
@@ -22,6 +23,7 @@
 // Handles that free themselves.
 using Group = std::unique_ptr<cuzarr_group, decltype(&cuzarr_group_free)>;
 using Array = std::unique_ptr<cuzarr_array, decltype(&cuzarr_array_free)>;
+using Writer = std::unique_ptr<cuzarr_writer, decltype(&cuzarr_writer_free)>;
 
 // Calls a function of cuzarr, and throws what its error says.
 template <class Function, class... Arguments> void call(Function function, Arguments... arguments)
@@ -63,7 +65,7 @@ public:
     Field(const Field &) = delete;
     size_t size_bytes() const { return rows * columns * sizeof(double); }
 
-    // Starts a step, and returns at once: the write of the field waits for the stream.
+    // Starts a step, and returns at once: the writer copies the field behind it on the same stream.
     void follow(const Field &last)
     {
         dim3 block(32, 8), grid((unsigned)((columns + 31) / 32), (unsigned)((rows + 7) / 8));
@@ -158,19 +160,24 @@ try {
     call(cuzarr_array_read, initial.get(), nullptr, &memory, nullptr);
 
     const std::string rows = std::to_string(shape[0]), columns = std::to_string(shape[1]);
-    const std::string description = "{\"shape\": [" + std::to_string(steps) + ", " + rows + ", " + columns + "], \"chunks\": [1, " + rows + ", " +
+    const std::string description = "{\"shape\": [0, " + rows + ", " + columns + "], \"chunks\": [8, " + rows + ", " +
                                     columns + "], \"dtype\": \"float64\", \"overwrite\": true, \"dimension_names\": [\"time\", \"y\", \"x\"]," +
                                     " \"attributes\": {\"units\": \"K\"}}";
     call(cuzarr_group_create_array, group.get(), "temperature", description.c_str(), &made);
     Array temperature(made, cuzarr_array_free);
+
+    const cuzarr_array *arrays[1] = {temperature.get()};
+    cuzarr_writer *begun = nullptr;
+    call(cuzarr_writer_open, arrays, nullptr, size_t{1}, nullptr, nullptr, &begun);
+    Writer writer(begun, cuzarr_writer_free);
+    const cuzarr_rows field = {0, 2, shape, &memory};
     for (std::uint64_t at = 0; at < steps; at++) {
         next->follow(*now);
-        const std::uint64_t start[3] = {at, 0, 0}, extent[3] = {1, shape[0], shape[1]};
-        const cuzarr_region region = {3, start, extent, nullptr};
         memory = next->memory();
-        call(cuzarr_array_write, temperature.get(), &region, &memory, nullptr);
+        call(cuzarr_writer_append, writer.get(), &field, size_t{1}, false);
         std::swap(now, next);
     }
+    call(cuzarr_writer_close, writer.get());
     std::printf("sum after %s steps on %s: %.6f\n", arguments[2], DEVICE, now->sum());
     return 0;
 } catch (const std::exception &error) {

@@ -102,6 +102,7 @@ def test_heat_between_zarr_python_and(compiler: list[str], compiled: Compile, tm
     number = float(printed.split()[-1])
     assert min(abs(number - expected[-1].max()), abs(number - expected[-1].sum())) < 1e-5
     temperature = zarr.open_group(store, mode="r")["temperature"]
+    assert temperature.shape == expected.shape and temperature.chunks == (8, 33, 47)
     assert temperature.attrs["units"] == "K" and temperature.metadata.dimension_names == ("time", "y", "x")
     np.testing.assert_allclose(temperature[:], expected, rtol=1e-13)
 
@@ -119,7 +120,7 @@ BLOCK = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
 
 def test_the_programs_of_the_guide(compiled: Compile, tmp_path: pathlib.Path) -> None:
     first, *parts = BLOCK.findall((ROOT / "docs" / "guide" / "c.md").read_text())
-    assert "int main(void)" in first and len(parts) == 3
+    assert "int main(void)" in first and len(parts) == 4
     (tmp_path / "first.c").write_text(first)
     printed = run(compiled("gcc", tmp_path / "first.c"), folder=tmp_path)
     assert printed == "-1 290 291\n" and "It prints `-1 290 291`" in (ROOT / "docs" / "guide" / "c.md").read_text()
@@ -129,12 +130,91 @@ def test_the_programs_of_the_guide(compiled: Compile, tmp_path: pathlib.Path) ->
     before, _, _ = first.partition("int main(void)")
     calls = "".join(f"    part{number}(array);\n" for number, part in enumerate(parts) if "cuda:" not in part)
     functions = "".join(
-        f"void part{number}(cuzarr_array *array);\nvoid part{number}(cuzarr_array *array)\n{{\n{part}}}\n"
+        f"void part{number}(cuzarr_array *array);\nvoid part{number}(cuzarr_array *array)\n{{\n    (void)array;\n{part}}}\n"
         for number, part in enumerate(parts)
     )
     main = f'int main(void)\n{{\n    cuzarr_array *array = NULL;\n    check(cuzarr_array_open("first.zarr", "cpu", "{{}}", &array, &error));\n{calls}'
     (tmp_path / "parts.c").write_text(before + functions + main + "    cuzarr_array_free(array);\n    return 0;\n}\n")
     run(compiled("gcc", tmp_path / "parts.c"), folder=tmp_path)
+    steps = zarr.open_array(tmp_path / "steps.zarr", mode="r")
+    assert steps.shape == (20, 500)
+    np.testing.assert_array_equal(steps[:, 0], np.arange(20))
+
+
+FORTRAN = """
+program rows
+    use, intrinsic :: iso_c_binding
+    use cuzarr
+    implicit none
+    type(c_ptr) :: group, arrays(2), writer, error
+    character(kind=c_char, len=16), target :: options = '{"slots": 3}'//c_null_char
+    type(cuzarr_memory), target :: field_memory, time_memory
+    type(cuzarr_rows) :: step(2)
+    real(c_float), target :: field(4, 3)
+    integer(c_int64_t), target :: time, extent(2) = [3, 4]
+    integer(c_int64_t) :: position, last
+    real(c_double) :: waited
+    character(len=1024) :: store
+    integer :: at
+
+    call get_command_argument(1, store)
+    call check(cuzarr_group_open(trim(store)//c_null_char, c_null_ptr, c_null_ptr, group, error))
+    call check(cuzarr_group_array(group, "field"//c_null_char, arrays(1), error))
+    call check(cuzarr_group_array(group, "time"//c_null_char, arrays(2), error))
+    call check(cuzarr_writer_open(arrays, c_null_ptr, 2_c_size_t, c_loc(options), c_null_ptr, writer, error))
+    field_memory%data = c_loc(field)
+    field_memory%size_bytes = c_sizeof(field)
+    time_memory%data = c_loc(time)
+    time_memory%size_bytes = c_sizeof(time)
+    step(1)%ndim = 2
+    step(1)%shape = c_loc(extent)
+    step(1)%memory = c_loc(field_memory)
+    step(2)%array = 1
+    step(2)%memory = c_loc(time_memory)
+    ! The rows come from the last one to the first.
+    do at = 4, 0, -1
+        field = real(at, c_float)
+        field(2, 3) = -1
+        time = 10*at
+        call check(cuzarr_writer_write(writer, int(at, c_int64_t), step, 2_c_size_t, .false._c_bool, error))
+    end do
+    call check(cuzarr_writer_flush(writer, error))
+    field = 5
+    time = 50
+    call check(cuzarr_writer_append(writer, step, 2_c_size_t, .true._c_bool, error))
+    call check(cuzarr_writer_close(writer, error))
+    call check(cuzarr_writer_progress(writer, position, last, waited, error))
+    print '(i0, 1x, i0, 1x, l1)', position, last, waited >= 0
+    call cuzarr_writer_free(writer)
+    call cuzarr_array_free(arrays(1))
+    call cuzarr_array_free(arrays(2))
+    call cuzarr_group_free(group)
+
+contains
+
+    subroutine check(status)
+        integer(c_int), intent(in) :: status
+
+        if (status == CUZARR_STATUS_OK) return
+        print '(a)', cuzarr_text(cuzarr_error_text(error))
+        error stop 1
+    end subroutine check
+end program rows
+"""
+
+
+def test_fortran_writes_rows_of_two_arrays_in_any_order(compiled: Compile, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "rows.f90").write_text(FORTRAN)
+    program = compiled("gfortran", "-std=f2018", tmp_path / "rows.f90")
+    group = zarr.create_group(tmp_path / "rows.zarr")
+    group.create_array("field", shape=(0, 3, 4), chunks=(2, 3, 4), dtype="float32")
+    group.create_array("time", shape=(0,), chunks=(4,), dtype="int64")
+    assert run(program, tmp_path / "rows.zarr") == "6 6 T\n"
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="r")
+    expected = np.repeat(np.arange(6, dtype="float32"), 12).reshape(6, 3, 4)
+    expected[:5, 2, 1] = -1
+    np.testing.assert_array_equal(group["field"][:], expected)
+    np.testing.assert_array_equal(group["time"][:], 10 * np.arange(6))
 
 
 class Tensor:

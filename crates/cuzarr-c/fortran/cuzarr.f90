@@ -27,6 +27,12 @@ module cuzarr
         type(c_ptr) :: array = c_null_ptr, region = c_null_ptr, memory = c_null_ptr
     end type cuzarr_read
 
+    ! Rows of one array of a writer: its number, from 0; shape is a pointer to integer(c_int64_t), memory to cuzarr_memory.
+    type, bind(c), public :: cuzarr_rows
+        integer(c_size_t) :: array = 0, ndim = 0
+        type(c_ptr) :: shape = c_null_ptr, memory = c_null_ptr
+    end type cuzarr_rows
+
     ! The memory may be touched at once: 2**64 - 1.
     integer(c_size_t), parameter, public :: CUZARR_STREAM_READY = -1
 
@@ -72,7 +78,10 @@ module cuzarr
         cuzarr_array_ndim, cuzarr_array_shape, cuzarr_array_chunk_shape, &
         cuzarr_array_dtype, cuzarr_array_element_bytes, cuzarr_array_metadata, &
         cuzarr_array_attributes, cuzarr_array_set_attributes, cuzarr_array_read, &
-        cuzarr_array_write, cuzarr_read_many, cuzarr_set_cubin_directory, &
+        cuzarr_array_write, cuzarr_read_many, cuzarr_writer_open, &
+        cuzarr_writer_append, cuzarr_writer_write, cuzarr_writer_flush, &
+        cuzarr_writer_close, cuzarr_writer_free, cuzarr_writer_progress, &
+        cuzarr_set_cubin_directory, &
         cuzarr_cancellation_new, cuzarr_cancellation_cancel, cuzarr_cancellation_is_cancelled, &
         cuzarr_cancellation_free, cuzarr_array_read_dlpack, cuzarr_array_read_into_dlpack, &
         cuzarr_array_write_dlpack, cuzarr_error_status, cuzarr_error_message, &
@@ -178,6 +187,57 @@ module cuzarr
             type(c_ptr), intent(out) :: error
             integer(c_int) :: answer
         end function cuzarr_read_many
+        function cuzarr_writer_open(arrays, axes, count, options, cancellation, writer, error) bind(c) result(answer)
+            import :: c_ptr, c_int, c_size_t
+            type(c_ptr), intent(in) :: arrays(*)
+            type(c_ptr), value :: axes, options, cancellation
+            integer(c_size_t), value :: count
+            type(c_ptr), intent(out) :: writer, error
+            integer(c_int) :: answer
+        end function cuzarr_writer_open
+        function cuzarr_writer_append(writer, rows, count, keeps, error) bind(c) result(answer)
+            import :: c_ptr, c_int, c_size_t, c_bool, cuzarr_rows
+            type(c_ptr), value :: writer
+            type(cuzarr_rows), intent(in) :: rows(*)
+            integer(c_size_t), value :: count
+            logical(c_bool), value :: keeps
+            type(c_ptr), intent(out) :: error
+            integer(c_int) :: answer
+        end function cuzarr_writer_append
+        function cuzarr_writer_write(writer, row, rows, count, keeps, error) bind(c) result(answer)
+            import :: c_ptr, c_int, c_size_t, c_int64_t, c_bool, cuzarr_rows
+            type(c_ptr), value :: writer
+            integer(c_int64_t), value :: row
+            type(cuzarr_rows), intent(in) :: rows(*)
+            integer(c_size_t), value :: count
+            logical(c_bool), value :: keeps
+            type(c_ptr), intent(out) :: error
+            integer(c_int) :: answer
+        end function cuzarr_writer_write
+        function cuzarr_writer_flush(writer, error) bind(c) result(answer)
+            import :: c_ptr, c_int
+            type(c_ptr), value :: writer
+            type(c_ptr), intent(out) :: error
+            integer(c_int) :: answer
+        end function cuzarr_writer_flush
+        function cuzarr_writer_close(writer, error) bind(c) result(answer)
+            import :: c_ptr, c_int
+            type(c_ptr), value :: writer
+            type(c_ptr), intent(out) :: error
+            integer(c_int) :: answer
+        end function cuzarr_writer_close
+        subroutine cuzarr_writer_free(writer) bind(c)
+            import :: c_ptr
+            type(c_ptr), value :: writer
+        end subroutine cuzarr_writer_free
+        function cuzarr_writer_progress(writer, position, end, waited_seconds, error) bind(c) result(answer)
+            import :: c_ptr, c_int, c_int64_t, c_double
+            type(c_ptr), value :: writer
+            integer(c_int64_t), intent(out) :: position, end
+            real(c_double), intent(out) :: waited_seconds
+            type(c_ptr), intent(out) :: error
+            integer(c_int) :: answer
+        end function cuzarr_writer_progress
         function cuzarr_set_cubin_directory(path, error) bind(c) result(answer)
             import :: c_ptr, c_int
             type(c_ptr), value :: path

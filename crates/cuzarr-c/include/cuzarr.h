@@ -7,8 +7,8 @@
  * the place for a handle of the error, with its message and a hint; it may be NULL. It is set to NULL by calls that succeed.
  * Free errors with cuzarr_error_free. No function aborts the process or lets an exception out.
  *
- * Handles. cuzarr_array, cuzarr_group, cuzarr_cancellation and cuzarr_error are made by this library and freed by the
- * function of their name that ends in _free, once. NULL and a handle of another kind are errors, and a freed handle is
+ * Handles. cuzarr_array, cuzarr_group, cuzarr_writer, cuzarr_cancellation and cuzarr_error are made by this library and freed
+ * by the function of their name that ends in _free, once. NULL and a handle of another kind are errors, and a freed handle is
  * undefined behaviour, as is every pointer that does not point to what its function's page says. When a function that makes
  * a handle fails, it stores NULL.
  *
@@ -18,8 +18,9 @@
  * Threads. Every function may be called from any thread, and several threads may use one handle at once. A handle may
  * be freed when no call uses it any more. The library starts threads of its own with the first call that needs them.
  *
- * Streams. All calls wait: when a read returns, its elements are there for the host and for every stream; when a write
- * returns, its elements are stored. Before a call touches memory, it waits for the stream that the caller names.
+ * Streams. Reads and writes of arrays wait: when a read returns, its elements are there for the host and for every stream;
+ * when a write returns, its elements are stored. Before they touch memory, they wait for the stream that the caller names.
+ * Writers (cuzarr_writer_append) take rows in the order of this stream and store them later.
  *
  * Sizes are in bytes where a name says so, else in elements. Shapes are in the order of Zarr: the last dimension varies
  * fastest in memory of C order.
@@ -144,6 +145,11 @@ typedef struct cuzarr_error cuzarr_error;
 // An open group. Several threads may use the same handle at once.
 typedef struct cuzarr_group cuzarr_group;
 
+// A writer: it takes rows of arrays from a running program, and stores them behind its back. A row is all elements with
+// one index along one dimension. Several threads may use the same handle; their calls that add or store rows wait for
+// each other.
+typedef struct cuzarr_writer cuzarr_writer;
+
 // A box of elements of an array. A pointer to a region that is NULL means the whole array.
 typedef struct cuzarr_region {
     // Number of dimensions, which must be that of the array. The lists below have this length.
@@ -156,8 +162,8 @@ typedef struct cuzarr_region {
     const uint64_t *step;
 } cuzarr_region;
 
-// Memory of the caller, with the elements of a region. Its shape is that of the region. cuzarr uses it during the call
-// alone.
+// Memory of the caller, with the elements of a region, or of rows for a writer, and of their shape. cuzarr uses it during
+// the call alone; cuzarr_writer_append has an exception.
 typedef struct cuzarr_memory {
     // Address of the memory. May be NULL if there are no elements.
     void *data;
@@ -189,6 +195,18 @@ typedef struct cuzarr_read {
     // The memory that gets the elements. Memory of two reads must not overlap.
     const struct cuzarr_memory *memory;
 } cuzarr_read;
+
+// Rows of one array, for cuzarr_writer_append and cuzarr_writer_write.
+typedef struct cuzarr_rows {
+    // Number of the array among those of the writer, from 0.
+    size_t array;
+    // Number of dimensions of `shape`: that of the array, or one less for one row without a dimension of its own.
+    size_t ndim;
+    // The array's shape but for the number of rows, or the shape of one row.
+    const uint64_t *shape;
+    // The memory with the elements, of this shape.
+    const struct cuzarr_memory *memory;
+} cuzarr_rows;
 
 #ifdef __cplusplus
 extern "C" {
@@ -324,6 +342,90 @@ enum cuzarr_status cuzarr_read_many(const struct cuzarr_read *reads,
                                     size_t count,
                                     const struct cuzarr_cancellation *cancellation,
                                     struct cuzarr_error **error);
+
+// Opens a writer that adds rows to `count` arrays of one store and one device, and stores its handle in `writer`. Close it
+// with cuzarr_writer_close, and free it with cuzarr_writer_free. The handles of the arrays may be freed before.
+//
+// `axes` has for each array the dimension along which rows are added; NULL: 0 for all. `cancellation` stops calls of this
+// writer that wait and ends the writer, or is NULL. No other writer of the process may have these elements.
+//
+// `options` is a JSON object, or NULL. Members: "slots" (for each array, the number of blocks of rows for which there is
+// memory, on the arrays' device: one that is filled, and those that are being stored; 2), "resume" (true deletes chunks
+// behind the array's end first, which a killed program left) and "region" (an object with the lists "start" and "shape": the
+// part of an array of known shape that this writer fills; it consists of whole chunks, or whole shards). Without a region,
+// rows are added behind the array's end, and its shape grows.
+//
+// Errors: CUZARR_STATUS_INVALID_ARGUMENT for arrays, dimensions and regions that cannot be written together;
+// CUZARR_STATUS_UNSUPPORTED for elements of variable length; what the store reports.
+enum cuzarr_status cuzarr_writer_open(const struct cuzarr_array *const *arrays,
+                                      const size_t *axes,
+                                      size_t count,
+                                      const char *options,
+                                      const struct cuzarr_cancellation *cancellation,
+                                      struct cuzarr_writer **writer,
+                                      struct cuzarr_error **error);
+
+// Adds rows behind the last rows of arrays: of one, or by one call of several arrays, the same number for each. `rows` has
+// `count` values. Either all are added or none, unless the writer fails.
+//
+// The call copies the rows and returns. It waits only while the memory of all slots is in use. Rows on a GPU are copied in
+// the order of the stream that their memory names: after the work that it has got so far, and before all later work. So
+// when the call returns, later work on this stream may overwrite or free the memory. Rows in host memory, and those with
+// CUZARR_STREAM_READY, were copied when the call returns.
+//
+// With `keeps`, nothing is copied where a whole block of rows lies in this memory. Then leave the memory as it is until
+// cuzarr_writer_flush or cuzarr_writer_close succeeded, or cuzarr_writer_free returned.
+//
+// Rows are gathered until a chunk, or a shard, is whole, and are then stored by a thread of the writer. A failure of this
+// thread is the error of the next call. The writer has then ended, and every later call fails with it. Rows before the
+// position of cuzarr_writer_progress are stored.
+//
+// Errors: CUZARR_STATUS_SHAPE_MISMATCH, CUZARR_STATUS_OUT_OF_RANGE and those of memory in cuzarr_array_write, after which
+// the writer goes on; CUZARR_STATUS_INVALID_ARGUMENT also for a closed writer; the failure that ended the writer.
+enum cuzarr_status cuzarr_writer_append(const struct cuzarr_writer *writer,
+                                        const struct cuzarr_rows *rows,
+                                        size_t count,
+                                        bool keeps,
+                                        struct cuzarr_error **error);
+
+// Adds rows like cuzarr_writer_append, but from row `row` of the arrays on, which may have different numbers of rows. Rows
+// may come in any order as far as there are slots for their blocks, and again. An array ends before the first row that did
+// not come.
+//
+// Errors: those of cuzarr_writer_append; CUZARR_STATUS_INVALID_ARGUMENT for rows that need more slots.
+enum cuzarr_status cuzarr_writer_write(const struct cuzarr_writer *writer,
+                                       uint64_t row,
+                                       const struct cuzarr_rows *rows,
+                                       size_t count,
+                                       bool keeps,
+                                       struct cuzarr_error **error);
+
+// Stores all rows that were added, and waits until they are stored. A chunk that is not whole is written now, and again
+// when it is. The shapes of the arrays' handles are then those of the store.
+//
+// Errors: the failure that ended the writer; CUZARR_STATUS_CANCELLED; CUZARR_STATUS_INVALID_ARGUMENT for a closed writer.
+enum cuzarr_status cuzarr_writer_flush(const struct cuzarr_writer *writer,
+                                       struct cuzarr_error **error);
+
+// Stores all rows that were added like cuzarr_writer_flush, and ends the writer, also if it fails. The handle stays until
+// cuzarr_writer_free. A second call does nothing.
+//
+// Errors: those of cuzarr_writer_flush.
+enum cuzarr_status cuzarr_writer_close(const struct cuzarr_writer *writer,
+                                       struct cuzarr_error **error);
+
+// Frees the handle of a writer. Rows that are gathered are lost, unless the writer was closed. When it returns, nothing
+// uses memory that was added with `keeps`. Does nothing for NULL.
+void cuzarr_writer_free(struct cuzarr_writer *writer);
+
+// Stores how far a writer has come, also while another thread waits in a call of it: in `position` the first row that is
+// not stored yet, of several arrays the smallest; in `end` the row behind the last one that was added, of several arrays
+// the largest; and in `waited_seconds` how long calls waited because rows came faster than they were stored.
+enum cuzarr_status cuzarr_writer_progress(const struct cuzarr_writer *writer,
+                                          uint64_t *position,
+                                          uint64_t *end,
+                                          double *waited_seconds,
+                                          struct cuzarr_error **error);
 
 // Sets the folder with compiled kernels for GPUs, such as share/cuzarr/cubins of an installation; NULL for none. Without
 // it, NVIDIA's run-time compiler (NVRTC) makes them when they are first needed. The environment variable

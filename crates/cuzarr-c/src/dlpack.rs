@@ -8,7 +8,7 @@ use cuzarr_device::dlpack::{self, DLManagedTensorVersioned};
 use crate::array::{array, cuzarr_array};
 use crate::cancellation::cuzarr_cancellation;
 use crate::error::{call, cuzarr_error, cuzarr_status};
-use crate::handle::{invalid, put};
+use crate::handle::{invalid, promised, put_new};
 use crate::memory::{cuzarr_region, selection, wait};
 
 /// Reads the elements of a region into new memory on the array's device, and stores it in `tensor` as a structure of
@@ -18,22 +18,15 @@ use crate::memory::{cuzarr_region, selection, wait};
 /// Errors: those of cuzarr_array_read; CUZARR_STATUS_UNSUPPORTED for data types that DLPack does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_read_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    cancellation: *const cuzarr_cancellation,
-    tensor: *mut *mut DLManagedTensorVersioned,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, cancellation: *const cuzarr_cancellation,
+    tensor: *mut *mut DLManagedTensorVersioned, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe {
-        let read = || {
-            let ((), array) = (put(tensor, "tensor", std::ptr::null_mut())?, self::array(array, cancellation)?);
-            let selection = selection(region, array.shape())?;
-            let made = dlpack::export_versioned(&array.read_buffer(&selection)?, false)?;
-            put(tensor, "tensor", made.as_ptr())
-        };
-        call(error, read)
-    }
+    let read = || {
+        let array = promised!(self::array(array, cancellation))?;
+        let memory = array.read_buffer(&promised!(selection(region, array.shape()))?)?;
+        Ok(dlpack::export_versioned(&memory, false)?.as_ptr())
+    };
+    promised!(call(error, || put_new(tensor, "tensor", read)))
 }
 
 /// Reads the elements of a region into the memory of a DLPack tensor of another library, on any device. Takes the tensor
@@ -45,22 +38,14 @@ pub unsafe extern "C" fn cuzarr_array_read_dlpack(
 /// and types that cuzarr does not have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_read_into_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    tensor: *mut DLManagedTensorVersioned,
-    stream: usize,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, tensor: *mut DLManagedTensorVersioned, stream: usize,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page. The tensor comes first, so that it is freed.
-    unsafe {
-        let read = || {
-            let (memory, array) = (import(tensor, stream)?, self::array(array, cancellation)?);
-            let selection = selection(region, array.shape())?;
-            array.read_into(&selection, &memory)
-        };
-        call(error, read)
-    }
+    promised!(call(error, || {
+        // The tensor comes first, so that it is freed.
+        let (memory, array) = (import(tensor, stream)?, self::array(array, cancellation)?);
+        array.read_into(&selection(region, array.shape())?, &memory)
+    }))
 }
 
 /// Writes a DLPack tensor of any library, on any device, to a region. Takes the tensor over: its deleter is called once, from
@@ -70,22 +55,14 @@ pub unsafe extern "C" fn cuzarr_array_read_into_dlpack(
 /// Errors: those of cuzarr_array_write and cuzarr_array_read_into_dlpack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_array_write_dlpack(
-    array: *const cuzarr_array,
-    region: *const cuzarr_region,
-    tensor: *mut DLManagedTensorVersioned,
-    stream: usize,
-    cancellation: *const cuzarr_cancellation,
-    error: *mut *mut cuzarr_error,
+    array: *const cuzarr_array, region: *const cuzarr_region, tensor: *mut DLManagedTensorVersioned, stream: usize,
+    cancellation: *const cuzarr_cancellation, error: *mut *mut cuzarr_error,
 ) -> cuzarr_status {
-    // SAFETY: the caller keeps the promises of the header's first page. The tensor comes first, so that it is freed.
-    unsafe {
-        let write = || {
-            let (memory, array) = (import(tensor, stream)?, self::array(array, cancellation)?);
-            let selection = selection(region, array.shape())?;
-            array.write_buffer(&selection, &memory)
-        };
-        call(error, write)
-    }
+    promised!(call(error, || {
+        // The tensor comes first, so that it is freed.
+        let (memory, array) = (import(tensor, stream)?, self::array(array, cancellation)?);
+        array.write_buffer(&selection(region, array.shape())?, &memory)
+    }))
 }
 
 /// Takes over a tensor of the caller, and waits for the work of its stream.
@@ -93,7 +70,6 @@ unsafe fn import(tensor: *mut DLManagedTensorVersioned, stream: usize) -> Result
     let tensor = NonNull::new(tensor).ok_or_else(|| invalid("tensor is NULL"))?;
     // SAFETY: the caller promises so. The memory is touched after the wait below.
     let memory = unsafe { dlpack::import_versioned(tensor, |owner| owner) }?;
-    // SAFETY: the caller promises so.
-    unsafe { wait(memory.device(), stream) }?;
+    promised!(wait(memory.device(), stream))?;
     Ok(memory)
 }

@@ -1,11 +1,11 @@
 //! The status of calls, handles of errors, and the call that lets no panic out.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuzarr::{Error, ErrorKind, Result};
 
-use crate::handle::{Kind, c_text, free, get, handle};
+use crate::handle::{Kind, c_text, free, get, handle, kind, promised, put_new};
 
 /// The result of a call. Every value but CUZARR_STATUS_OK is an error, and names its kind. Numbers never change; later
 /// versions may add some.
@@ -86,30 +86,13 @@ pub enum cuzarr_status {
     Panicked = 1000,
 }
 
-/// Relates the kinds of errors of the engine to statuses of the same names.
+/// Relates the kinds of errors of the engine to statuses of the same names, and to these names.
 macro_rules! kinds {
     ($($name:ident)*) => {
-        impl From<ErrorKind> for cuzarr_status {
-            fn from(kind: ErrorKind) -> cuzarr_status {
-                match kind {
-                    $(ErrorKind::$name => cuzarr_status::$name,)*
-                    ErrorKind::DTypeMismatch => cuzarr_status::DtypeMismatch,
-                    _ => cuzarr_status::Other,
-                }
-            }
-        }
-
-        /// The name of a status, as the library's other languages spell it.
-        fn name(status: i32) -> &'static CStr {
-            let names = [
-                (cuzarr_status::Ok, "Ok\0"),
-                (cuzarr_status::Panicked, "Panicked\0"),
-                (cuzarr_status::DtypeMismatch, "DTypeMismatch\0"),
-                $((cuzarr_status::$name, concat!(stringify!($name), "\0")),)*
-            ];
-            let found = names.iter().find(|(known, _)| *known as i32 == status);
-            found.and_then(|(_, name)| CStr::from_bytes_with_nul(name.as_bytes()).ok()).unwrap_or(c"Other")
-        }
+        const KINDS: &[(ErrorKind, cuzarr_status, &str)] = &[
+            (ErrorKind::DTypeMismatch, cuzarr_status::DtypeMismatch, "DTypeMismatch\0"),
+            $((ErrorKind::$name, cuzarr_status::$name, concat!(stringify!($name), "\0")),)*
+        ];
     };
 }
 
@@ -121,11 +104,15 @@ kinds! {
     FallbackRefused Cancelled
 }
 
+impl From<ErrorKind> for cuzarr_status {
+    fn from(kind: ErrorKind) -> cuzarr_status {
+        KINDS.iter().find(|(known, ..)| *known == kind).map_or(cuzarr_status::Other, |(_, status, _)| *status)
+    }
+}
+
 /// An error: its kind, a message and a hint. A call that fails makes one, and its caller frees it with
 /// cuzarr_error_free. It does not depend on the handles of the call.
-pub struct cuzarr_error {
-    _private: (),
-}
+pub struct cuzarr_error(());
 
 /// The texts that a handle of an error owns.
 pub struct Texts {
@@ -135,41 +122,35 @@ pub struct Texts {
     text: CString,
 }
 
-impl Kind for cuzarr_error {
-    type Value = Texts;
-    const TAG: u64 = u64::from_ne_bytes(*b"czerror1");
-    const NAME: &'static str = "a cuzarr_error";
-}
-
-/// Makes the handle of an error.
-fn new(status: cuzarr_status, error: &Error) -> *mut cuzarr_error {
-    let (message, hint) = (c_text(error.message()), error.hint().map(c_text));
-    handle(Texts { status, message, hint, text: c_text(&error.to_string()) })
-}
+kind!(cuzarr_error owns Texts, tag b"czerror1");
 
 /// Runs a call, stores the handle of its error in `error` unless that is null, and returns its status. No panic leaves
 /// this function.
 pub unsafe fn call(error: *mut *mut cuzarr_error, work: impl FnOnce() -> Result<()>) -> cuzarr_status {
     let (status, failure) = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => (cuzarr_status::Ok, std::ptr::null_mut()),
-        Ok(Err(failure)) => {
-            let status = cuzarr_status::from(failure.kind());
-            (status, if error.is_null() { std::ptr::null_mut() } else { new(status, &failure) })
-        }
+        Ok(Ok(())) => (cuzarr_status::Ok, None),
+        Ok(Err(failure)) => (failure.kind().into(), Some(failure)),
         Err(_) => {
             let message = "a fault of cuzarr itself; the program's standard error has its place";
-            let failure = Error::new(ErrorKind::Unsupported, message).with_hint("report it");
-            (cuzarr_status::Panicked, new(cuzarr_status::Panicked, &failure))
+            (cuzarr_status::Panicked, Some(Error::new(ErrorKind::Unsupported, message).with_hint("report it")))
         }
     };
-    if error.is_null() {
-        // SAFETY: null, or the handle made above.
-        unsafe { free(failure) };
-    } else {
+    let texts = |failure: Error| {
+        let (message, hint) = (c_text(failure.message()), failure.hint().map(c_text));
+        Texts { status, message, hint, text: c_text(&failure.to_string()) }
+    };
+    if !error.is_null() {
         // SAFETY: the caller promises that it may be written.
-        unsafe { *error = failure };
+        unsafe { *error = failure.map_or(std::ptr::null_mut(), |failure| handle(texts(failure))) };
     }
     status
+}
+
+/// Runs a call that makes a handle, and stores the handle in `place`: null if the call fails.
+pub unsafe fn make<K: Kind>(
+    place: *mut *mut K, error: *mut *mut cuzarr_error, work: impl FnOnce() -> Result<K::Value>,
+) -> cuzarr_status {
+    promised!(call(error, || put_new(place, "the handle's place", || work().map(handle))))
 }
 
 /// Returns the kind of an error, which is also what the call returned. Returns CUZARR_STATUS_OK for NULL, and
@@ -179,24 +160,21 @@ pub unsafe extern "C" fn cuzarr_error_status(error: *const cuzarr_error) -> cuza
     if error.is_null() {
         return cuzarr_status::Ok;
     }
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { get(error) }.map_or(cuzarr_status::InvalidArgument, |texts| texts.status)
+    promised!(get(error)).map_or(cuzarr_status::InvalidArgument, |texts| texts.status)
 }
 
 /// Returns the message of an error: what happened, what was given and what was expected, in English. The text belongs to
 /// the error and lives as long as it. NULL for NULL and for a handle of another kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_error_message(error: *const cuzarr_error) -> *const c_char {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { get(error) }.map_or(std::ptr::null(), |texts| texts.message.as_ptr())
+    promised!(get(error)).map_or(std::ptr::null(), |texts| texts.message.as_ptr())
 }
 
 /// Returns the hint of an error: what to do about it. The text belongs to the error and lives as long as it. NULL if there
 /// is no hint, for NULL and for a handle of another kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_error_hint(error: *const cuzarr_error) -> *const c_char {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    let hint = unsafe { get(error) }.ok().and_then(|texts| texts.hint.as_ref());
+    let hint = promised!(get(error)).ok().and_then(|texts| texts.hint.as_ref());
     hint.map_or(std::ptr::null(), |hint| hint.as_ptr())
 }
 
@@ -204,21 +182,21 @@ pub unsafe extern "C" fn cuzarr_error_hint(error: *const cuzarr_error) -> *const
 /// text belongs to the error and lives as long as it. NULL for NULL and for a handle of another kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_error_text(error: *const cuzarr_error) -> *const c_char {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { get(error) }.map_or(std::ptr::null(), |texts| texts.text.as_ptr())
+    promised!(get(error)).map_or(std::ptr::null(), |texts| texts.text.as_ptr())
 }
 
 /// Frees an error, with its texts. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuzarr_error_free(error: *mut cuzarr_error) {
-    // SAFETY: the caller keeps the promises of the header's first page.
-    unsafe { free(error) }
+    promised!(free(error))
 }
 
 /// Returns the name of a status, such as "ChunkCorrupt"; "Other" for a number without a name. The text lives for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuzarr_status_name(status: i32) -> *const c_char {
-    name(status).as_ptr()
+    let others = [(cuzarr_status::Ok, "Ok\0"), (cuzarr_status::Panicked, "Panicked\0")];
+    let mut named = KINDS.iter().map(|(_, known, name)| (*known, *name)).chain(others);
+    named.find(|(known, _)| *known as i32 == status).map_or("Other\0", |(_, name)| name).as_ptr().cast()
 }
 
 /// Returns the version of the library, such as "0.1.0". The text lives for ever. Compare it with CUZARR_VERSION_MAJOR and

@@ -3,6 +3,8 @@
 
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use cuzarr::{Error, ErrorKind, Result};
 
@@ -16,11 +18,33 @@ pub trait Kind {
     const NAME: &'static str;
 }
 
+/// Says what the handles of a type own, and which eight bytes are at their start.
+macro_rules! kind {
+    ($name:ident owns $value:ty, tag $tag:literal) => {
+        impl $crate::handle::Kind for $name {
+            type Value = $value;
+            const TAG: u64 = u64::from_ne_bytes(*$tag);
+            const NAME: &'static str = concat!("a ", stringify!($name));
+        }
+    };
+}
+pub(crate) use kind;
+
+/// Passes pointers of the caller on to unsafe functions of this crate, or reads what one points to once it was checked. All
+/// these functions ask the same of their pointers, so that each may pass on what it was promised.
+macro_rules! promised {
+    ($call:expr) => {{
+        // SAFETY: the caller keeps the promises of the header's first page.
+        unsafe { $call }
+    }};
+}
+pub(crate) use promised;
+
 /// The value that a handle points to, behind its tag.
 #[repr(C)]
 struct Tagged<V> {
     tag: u64,
-    value: V,
+    value: Arc<V>,
 }
 
 /// The tag of a handle that was freed.
@@ -28,21 +52,36 @@ const FREED: u64 = 0xdead_c0de_dead_c0de;
 
 /// Makes a handle that owns a value.
 pub fn handle<K: Kind>(value: K::Value) -> *mut K {
-    Box::into_raw(Box::new(Tagged { tag: K::TAG, value })).cast()
+    Box::into_raw(Box::new(Tagged { tag: K::TAG, value: Arc::new(value) })).cast()
 }
 
-/// Returns the value of a handle.
-pub unsafe fn get<'a, K: Kind>(handle: *const K) -> Result<&'a K::Value> {
-    // SAFETY: the caller promises a handle; all begin with a tag, which says what follows.
-    unsafe { check(handle) }?;
+/// Returns the value of a handle of this kind.
+pub unsafe fn get<'a, K: Kind>(handle: *const K) -> Result<&'a Arc<K::Value>> {
+    let tag = handle.cast::<u64>();
+    if tag.is_null() {
+        return Err(invalid(format!("the handle is NULL, expected {}", K::NAME)));
+    }
+    // SAFETY: the caller promises a live handle, which begins with its tag; another pointer's alignment is checked.
+    if !tag.is_aligned() || unsafe { *tag } != K::TAG {
+        return Err(invalid(format!("the handle is not {}", K::NAME)));
+    }
     // SAFETY: the tag is that of `K`, so `handle::<K>` made it.
     Ok(unsafe { &(*handle.cast::<Tagged<K::Value>>()).value })
 }
 
+/// Calls `look` with the array or group of a handle. Long calls take a clone of it, so that no call waits for another.
+pub unsafe fn look<V, T>(of: *const impl Kind<Value = RwLock<V>>, look: impl FnOnce(&V) -> Result<T>) -> Result<T> {
+    look(&promised!(get(of))?.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Calls `to` with the array or group of a handle, which no other call uses meanwhile.
+pub unsafe fn change<V>(of: *const impl Kind<Value = RwLock<V>>, to: impl FnOnce(&mut V) -> Result<()>) -> Result<()> {
+    to(&mut promised!(get(of))?.write().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Ends a handle and drops its value. Does nothing for null, and for a handle of another kind.
 pub unsafe fn free<K: Kind>(handle: *mut K) {
-    // SAFETY: as in `get`.
-    if unsafe { check(handle) }.is_err() {
+    if promised!(get(handle)).is_err() {
         return;
     }
     // SAFETY: `handle::<K>` leaked this box, as the tag says; the caller promises that nobody uses it.
@@ -53,41 +92,20 @@ pub unsafe fn free<K: Kind>(handle: *mut K) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(boxed)));
 }
 
-/// Checks that a handle is one of this kind.
-unsafe fn check<K: Kind>(handle: *const K) -> Result<()> {
-    let tag = handle.cast::<u64>();
-    if tag.is_null() {
-        return Err(invalid(format!("the handle is NULL, expected {}", K::NAME)));
-    }
-    // SAFETY: the caller promises a live handle, which begins with its tag; another pointer's alignment is checked.
-    if !tag.is_aligned() || unsafe { *tag } != K::TAG {
-        return Err(invalid(format!("the handle is not {}", K::NAME)));
-    }
-    Ok(())
-}
-
 /// Stores a result of a call.
 pub unsafe fn put<T>(place: *mut T, name: &str, value: T) -> Result<()> {
     // SAFETY: the caller promises so; null was checked.
     unsafe { required(place, name).map(|place| place.write(value)) }
 }
 
-/// Stores a result that is a handle: null if the call fails.
-pub unsafe fn put_handle<K: Kind>(place: *mut *mut K, make: impl FnOnce() -> Result<K::Value>) -> Result<()> {
-    // SAFETY: the caller promises so; null was checked.
-    unsafe {
-        put(place, "the handle's place", std::ptr::null_mut())?;
-        put(place, "the handle's place", handle(make()?))
-    }
+/// Stores a pointer to a result, which the caller frees: null if the call fails.
+pub unsafe fn put_new<T>(place: *mut *mut T, name: &str, make: impl FnOnce() -> Result<*mut T>) -> Result<()> {
+    promised!(put(place, name, null_mut()).and_then(|()| put(place, name, make()?)))
 }
 
 /// Stores a text, which the caller frees with `cuzarr_string_free`: null if the call fails.
 pub unsafe fn put_text(place: *mut *mut c_char, make: impl FnOnce() -> Result<String>) -> Result<()> {
-    // SAFETY: the caller promises so; null was checked.
-    unsafe {
-        put(place, "the text's place", std::ptr::null_mut())?;
-        put(place, "the text's place", c_text(&make()?).into_raw())
-    }
+    promised!(put_new(place, "the text's place", || Ok(c_text(&make()?).into_raw())))
 }
 
 /// Returns a pointer that must be aligned and not be null.
@@ -111,8 +129,7 @@ pub unsafe fn optional_text<'a>(text: *const c_char, name: &str) -> Result<Optio
 
 /// Returns a text of the caller, which must not be null.
 pub unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str> {
-    // SAFETY: the caller promises so.
-    unsafe { optional_text(text, name) }?.ok_or_else(|| invalid(format!("{name} is NULL")))
+    promised!(optional_text(text, name))?.ok_or_else(|| invalid(format!("{name} is NULL")))
 }
 
 /// Returns `len` values of the caller; `None` for null.
@@ -126,6 +143,14 @@ pub unsafe fn optional_slice<'a, T>(first: *const T, len: usize, name: &str) -> 
     }
     // SAFETY: the caller promises `len` values; the address is aligned, and the size was checked.
     Ok(Some(unsafe { std::slice::from_raw_parts(first, len) }))
+}
+
+/// Returns `len` values of the caller, which must not be null unless there are none.
+pub unsafe fn slice<'a, T>(first: *const T, len: usize, name: &str) -> Result<&'a [T]> {
+    match promised!(optional_slice(first, len, name))? {
+        None if len > 0 => Err(invalid(format!("{name} is NULL"))),
+        values => Ok(values.unwrap_or_default()),
+    }
 }
 
 /// A text for C. Zero bytes, which end a text there, are replaced.

@@ -1,12 +1,13 @@
-//! The JSON that callers pass: options of arrays, and descriptions of new arrays and groups. Fuzz targets use this
-//! file by itself.
+//! The JSON that callers pass: options of arrays and writers, and descriptions of new arrays and groups. Errors are
+//! `InvalidArgument`: text that is no JSON object, and unknown or missing members and values. Fuzz targets use this file
+//! by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cuzarr::config::{Accelerator, Config};
 use cuzarr::meta::{ArrayMetadata, DataType, Extension, ZarrFormat};
-use cuzarr::node::{Array, ArrayOptions, Group, GroupBuilder};
+use cuzarr::node::{Array, ArrayOptions, Group, GroupBuilder, WriterOptions};
 use cuzarr::store::{ReadOnly, Store};
 use cuzarr::{Error, ErrorKind, Result};
 use cuzarr_remote::StorageOptions;
@@ -29,8 +30,7 @@ impl Options {
     /// Parses options from a JSON object. `None` gives the defaults, with what the environment sets.
     ///
     /// # Errors
-    /// `InvalidArgument` for text that is no JSON object, and for unknown options and values; `ConfigInvalid` for a
-    /// variable of the environment that is not valid.
+    /// `ConfigInvalid` for a variable of the environment that is not valid.
     pub fn parse(text: Option<&str>, device: Option<&str>) -> Result<Options> {
         let mut array = ArrayOptions::from(&Config::from_environment()?);
         let (mut storage, mut read_only) = (StorageOptions::from_environment(), false);
@@ -44,7 +44,9 @@ impl Options {
                 "coalesce_gap_bytes" => array.coalesce_gap_bytes = number(name, &value)?,
                 "coalesce_max_bytes" => array.coalesce_max_bytes = number(name, &value)?,
                 "memory_limit_bytes" => array.memory_limit_bytes = number(name, &value)?,
-                "mode" => read_only = is_reading(&value)?,
+                "mode" if value == "r" => read_only = true,
+                "mode" if value == "r+" => read_only = false,
+                "mode" => return Err(wrong(name, &value, "\"r\" (only read) or \"r+\" (read and write)")),
                 "read_missing_chunks" => array.read_missing_chunks = flag(name, &value)?,
                 "storage_options" => store_options(&mut storage, "", &value)?,
                 "strict" => array.strict = flag(name, &value)?,
@@ -61,21 +63,9 @@ impl Options {
     }
 
     /// Opens the store at a path or URL.
-    ///
-    /// # Errors
-    /// Those of [`cuzarr::store::Registry::open`].
     pub fn store(&self, url: &str) -> Result<Arc<dyn Store>> {
         let store = cuzarr_remote::registry_with(self.storage.clone()).open(url)?;
         Ok(if self.read_only { Arc::new(ReadOnly::new(store)) } else { store })
-    }
-}
-
-/// Whether the value of `mode` only lets a program read.
-fn is_reading(value: &Value) -> Result<bool> {
-    match word("mode", value)? {
-        "r" => Ok(true),
-        "r+" => Ok(false),
-        _ => Err(wrong("mode", value, "\"r\" (only read) or \"r+\" (read and write)")),
     }
 }
 
@@ -101,10 +91,6 @@ const ARRAY_MEMBERS: &str =
     "attributes chunks codecs compressor dimension_names dtype fill_value overwrite shape shards zarr_format";
 
 /// Makes the metadata of a new array from its description. Also returns whether an existing node is replaced.
-///
-/// # Errors
-/// `InvalidArgument` for text that is no JSON object, and for unknown or missing members and their values; those of
-/// [`ArrayBuilder::metadata`](cuzarr::node::ArrayBuilder::metadata).
 pub fn array(text: &str) -> Result<(ArrayMetadata, bool)> {
     let members = members(Some(text), "description")?;
     let needed = |name: &str| members.get(name).ok_or_else(|| invalid(format!("description: there is no '{name}'")));
@@ -117,7 +103,9 @@ pub fn array(text: &str) -> Result<(ArrayMetadata, bool)> {
             "shape" | "dtype" => builder,
             "attributes" => builder.attributes(object(name, value)?),
             "chunks" => builder.chunks(numbers(name, value)?),
-            "codecs" => builder.codecs(list(name, value)?.iter().map(codec).collect::<Result<Vec<_>>>()?),
+            "codecs" => builder.codecs(
+                list(name, value)?.iter().map(|one| Extension::from_json(one, name)).collect::<Result<Vec<_>>>()?,
+            ),
             "compressor" => builder.compressor(word(name, value)?),
             "dimension_names" => builder
                 .dimension_names(list(name, value)?.iter().map(|one| word(name, one)).collect::<Result<Vec<_>>>()?),
@@ -135,9 +123,6 @@ pub fn array(text: &str) -> Result<(ArrayMetadata, bool)> {
 }
 
 /// Makes the builder of a new group from its description.
-///
-/// # Errors
-/// `InvalidArgument` for text that is no JSON object, and for unknown members and their values.
 pub fn group(text: Option<&str>) -> Result<GroupBuilder> {
     let mut builder = Group::builder();
     for (name, value) in members(text, "description")? {
@@ -151,8 +136,24 @@ pub fn group(text: Option<&str>) -> Result<GroupBuilder> {
     Ok(builder)
 }
 
-fn codec(value: &Value) -> Result<Extension> {
-    Extension::from_json(value, "codecs")
+/// Makes the options of a writer.
+pub fn writer(text: Option<&str>) -> Result<WriterOptions> {
+    let mut options = WriterOptions::default();
+    for (name, value) in members(text, "options")? {
+        match name.as_str() {
+            "region" => {
+                if let Some(other) = object(&name, &value)?.keys().find(|part| *part != "start" && *part != "shape") {
+                    return Err(unknown("region", other, "shape start"));
+                }
+                let part = |name: &str| numbers(&format!("region's {name}"), &value[name]);
+                options.region = Some((part("start")?, part("shape")?));
+            }
+            "resume" => options.resume = flag(&name, &value)?,
+            "slots" => options.slots = usize::try_from(number(&name, &value)?).unwrap_or(usize::MAX),
+            other => return Err(unknown("options", other, "region resume slots")),
+        }
+    }
+    Ok(options)
 }
 
 fn format(value: &Value) -> Result<ZarrFormat> {

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_char, c_void};
 
+use cuzarr::meta::DataType;
 use cuzarr::plan::{AxisSelection, Selection};
 use cuzarr::{DType, Device, Layout, NdBuffer, Order, Result};
 use cuzarr_device::{Stream, dlpack};
-use serde_json::Value;
 
-use crate::handle::{invalid, optional_slice, optional_text, required};
+use crate::handle::{invalid, optional_slice, optional_text, promised, required, slice};
 
 /// The value of `stream` for memory that may be touched at once.
 pub const CUZARR_STREAM_READY: usize = 0xffff_ffff_ffff_ffff;
@@ -26,8 +26,8 @@ pub struct cuzarr_region {
     pub step: *const u64,
 }
 
-/// Memory of the caller, with the elements of a region. Its shape is that of the region. cuzarr uses it during the call
-/// alone.
+/// Memory of the caller, with the elements of a region, or of rows for a writer, and of their shape. cuzarr uses it during
+/// the call alone; cuzarr_writer_append has an exception.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct cuzarr_memory {
@@ -58,29 +58,18 @@ pub unsafe fn selection(region: *const cuzarr_region, array: &[u64]) -> Result<S
         return Ok(Selection::all(array));
     }
     // SAFETY: the caller promises a region; it is not null.
-    let region = unsafe { *required(region.cast_mut(), "the region")? };
-    let ndim = region.ndim;
+    let cuzarr_region { ndim, start, shape, step } = unsafe { *required(region.cast_mut(), "the region")? };
     // Before the lists are read: they have as many numbers as the caller believes the array to have dimensions.
     if ndim != array.len() {
         return Err(invalid(format!("the region has {ndim} dimensions, the array has {}", array.len())));
     }
-    // SAFETY: the caller promises lists of `ndim` numbers.
-    let (start, shape, step) = unsafe {
-        let start = optional_slice(region.start, ndim, "the region's start")?;
-        (
-            start,
-            optional_slice(region.shape, ndim, "the region's shape")?,
-            optional_slice(region.step, ndim, "its step")?,
-        )
-    };
-    if shape.is_none() && ndim > 0 {
-        return Err(invalid("the region's shape is NULL"));
-    }
-    let at = |list: Option<&[u64]>, axis: usize, otherwise| list.map_or(otherwise, |list| list[axis]);
+    let start = promised!(optional_slice(start, ndim, "the region's start"))?;
+    let shape = promised!(slice(shape, ndim, "the region's shape"))?;
+    let step = promised!(optional_slice(step, ndim, "its step"))?;
     let axis = |axis| AxisSelection {
-        start: at(start, axis, 0),
-        count: at(shape, axis, 0),
-        step: at(step, axis, 1),
+        start: start.map_or(0, |start| start[axis]),
+        count: shape[axis],
+        step: step.map_or(1, |step| step[axis]),
         dropped: false,
     };
     let selection = Selection::new((0..ndim).map(axis).collect())?;
@@ -88,31 +77,18 @@ pub unsafe fn selection(region: *const cuzarr_region, array: &[u64]) -> Result<S
     Ok(selection)
 }
 
-/// Wraps memory of the caller for the elements of a selection, once its stream has done its work.
-pub unsafe fn wrap(
-    memory: *const cuzarr_memory,
-    selection: &Selection,
-    own: Option<DType>,
-    is_read_only: bool,
-) -> Result<NdBuffer> {
-    let memory = required(memory.cast_mut(), "the memory")?;
-    // SAFETY: the caller promises so; it is not null.
-    let memory = unsafe { *memory };
-    let shape = selection.shape().into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
+/// Wraps memory of the caller that has elements of this shape, and of the type `own` unless it says otherwise.
+pub unsafe fn wrap(memory: &cuzarr_memory, shape: &[u64], own: Option<DType>, is_read_only: bool) -> Result<NdBuffer> {
+    let shape = shape.iter().map(|&extent| usize::try_from(extent)).collect::<Result<Vec<_>, _>>();
     let shape = shape.map_err(|_| invalid("the region is larger than memory can be"))?;
-    // SAFETY: the caller promises texts, and as many strides as the region has dimensions.
-    let (device, dtype, strides) = unsafe {
-        let device = optional_text(memory.device, "the memory's device")?;
-        let dtype = optional_text(memory.dtype, "the memory's dtype")?;
-        (device, dtype, optional_slice(memory.strides, shape.len(), "the memory's strides")?)
-    };
+    let device = promised!(optional_text(memory.device, "the memory's device"))?;
     let device = device.map_or(Ok(Device::Cpu), str::parse)?;
-    let dtype = dtype
-        .map_or(Ok(own), |name| cuzarr::meta::DataType::from_v3(&Value::from(name)).map(|one| one.device_dtype()))?;
+    let dtype = promised!(optional_text(memory.dtype, "the memory's dtype"))?;
+    let dtype = dtype.map_or(Ok(own), |name| DataType::from_v3(&name.into()).map(|named| named.device_dtype()))?;
     let dtype = dtype.ok_or_else(|| {
         invalid("elements of variable length have no place in plain memory").with_hint("read them from Python or Rust")
     })?;
-    let strides: Vec<isize> = match strides {
+    let strides: Vec<isize> = match promised!(optional_slice(memory.strides, shape.len(), "the memory's strides"))? {
         Some(strides) => strides.iter().map(|&stride| stride as isize).collect(),
         None => Layout::contiguous(&shape, dtype.size_bytes(), Order::C)?.strides().to_vec(),
     };
@@ -124,19 +100,24 @@ pub unsafe fn wrap(
         return Err(invalid(format!("{} bytes at {:p} are not possible memory", memory.size_bytes, memory.data)));
     }
     let first = start + memory.offset_bytes;
-    // SAFETY: the caller promises that the stream lives during the call.
-    unsafe { wait(device, memory.stream) }?;
-    // SAFETY: the caller promises `size_bytes` bytes at `data` during the call; all elements lie inside, as was checked.
+    // SAFETY: the caller promises `size_bytes` bytes at `data` as long as the call's page says; all elements lie inside, as
+    // was checked.
     Ok(unsafe { dlpack::wrap(device, dtype, first, &shape, &strides, Box::new(()), is_read_only) }?)
+}
+
+/// Returns the stream that the caller names, if work on it comes before the memory is touched.
+pub unsafe fn stream(device: Device, stream: usize) -> Result<Option<Stream>> {
+    match (device, stream) {
+        (_, CUZARR_STREAM_READY) | (Device::Cpu, 0) => Ok(None),
+        (Device::Cpu, _) => Err(invalid(format!("stream {stream:#x} for host memory, which has no streams"))
+            .with_hint("wait for the stream, and pass CUZARR_STREAM_READY")),
+        // SAFETY: the caller promises so.
+        _ => Ok(Some(unsafe { Stream::from_raw(device, stream, None) }?)),
+    }
 }
 
 /// Waits for the work that a stream of the caller has got so far.
 pub unsafe fn wait(device: Device, stream: usize) -> Result<()> {
-    match (device, stream) {
-        (_, CUZARR_STREAM_READY) | (Device::Cpu, 0) => Ok(()),
-        (Device::Cpu, _) => Err(invalid(format!("stream {stream:#x} for host memory, which has no streams"))
-            .with_hint("wait for the stream, and pass CUZARR_STREAM_READY")),
-        // SAFETY: the caller promises so.
-        _ => Ok(unsafe { Stream::from_raw(device, stream, None) }?.record()?.synchronize()?),
-    }
+    let stream = promised!(self::stream(device, stream))?;
+    stream.map_or(Ok(()), |stream| Ok(stream.record()?.synchronize()?))
 }

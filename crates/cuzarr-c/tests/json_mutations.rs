@@ -18,6 +18,7 @@ fn damaged_options_and_descriptions_never_panic() {
         r#"{"attributes": {"a": [1, null, "b"]}, "overwrite": false}"#,
         r#"{"mode": "r", "threads": 4, "strict": true, "memory_limit_bytes": 1048576, "accelerator": "cuda:0"}"#,
         r#"{"storage_options": {"anon": true, "client_kwargs": {"region_name": "x"}}, "chunk_cache_max_age": 9}"#,
+        r#"{"slots": 3, "resume": true, "region": {"start": [0, 16], "shape": [1000, 48]}}"#,
     ];
     let tokens = [
         "[",
@@ -34,5 +35,6 @@ fn damaged_options_and_descriptions_never_panic() {
         ",",
         "9007199254740993",
     ];
-    mutation::campaign(&seeds, &tokens, 600, c_json::check);
+    let writer = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|text| json::writer(Some(text)).is_ok());
+    mutation::campaign(&seeds, &tokens, 600, |bytes| c_json::check(bytes) + usize::from(writer(bytes)));
 }

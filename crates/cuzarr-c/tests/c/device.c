@@ -89,6 +89,56 @@ int main(int count, char **arguments)
     OK(cuzarr_array_read(copy, NULL, &device, NULL, &error));
     REQUIRE(memory[1] == 1.0f / 7 && memory[ROWS * COLUMNS - 1] == (float)(ROWS * COLUMNS - 1) / 7);
 
+    /* A writer takes rows of the device, and of the host, in the order of their streams. */
+    cuzarr_array *grown = NULL;
+    snprintf(path, sizeof path, "%s/grown", arguments[1]);
+    snprintf(description, sizeof description,
+             "{\"shape\": [0, %d], \"dtype\": \"float32\", \"chunks\": [8, %d], \"compressor\": \"zstd\"}", COLUMNS, COLUMNS);
+    OK(cuzarr_array_create(path, "simt", description, NULL, &grown, &error));
+    const cuzarr_array *const arrays[1] = {grown};
+    cuzarr_writer *writer = NULL;
+    OK(cuzarr_writer_open(arrays, NULL, 1, NULL, NULL, &writer, &error));
+    const size_t streams[3] = {0, 1, CUZARR_STREAM_READY};
+    uint64_t one[2] = {1, COLUMNS}, sixteen[2] = {16, COLUMNS};
+    device.size_bytes = COLUMNS * sizeof(float);
+    for (int step = 0; step < 30; step++) {
+        for (int column = 0; column < COLUMNS; column++)
+            memory[column] = row_on_host[column] = (float)(1000 * step + column);
+        device.stream = streams[step % 3];
+        const cuzarr_rows rows = {0, 2, one, step % 5 ? &device : &host};
+        OK(cuzarr_writer_append(writer, &rows, 1, false, &error));
+    }
+    OK(cuzarr_writer_flush(writer, &error));
+    for (int at = 0; at < 16 * COLUMNS; at++)
+        memory[at] = (float)at;
+    device.size_bytes = 16 * COLUMNS * sizeof(float);
+    OK(cuzarr_writer_write(writer, 32, &(cuzarr_rows){0, 2, sixteen, &device}, 1, true, &error));
+    device.stream = 0x1000;
+    device.device = "cpu";
+    REQUIRE(cuzarr_writer_append(writer, &(cuzarr_rows){0, 2, sixteen, &device}, 1, true, &error) == CUZARR_STATUS_INVALID_ARGUMENT);
+    cuzarr_error_free(error);
+    error = NULL;
+    float *other = aligned_alloc(256, size_bytes / 256 * 256 + 256);
+    REQUIRE(other);
+    cuzarr_memory two_rows = {.data = other, .size_bytes = 2 * COLUMNS * sizeof(float), .device = "simt"};
+    for (int at = 0; at < 2 * COLUMNS; at++)
+        other[at] = -1;
+    OK(cuzarr_writer_write(writer, 30, &(cuzarr_rows){0, 2, (uint64_t[]){2, COLUMNS}, &two_rows}, 1, false, &error));
+    OK(cuzarr_writer_close(writer, &error));
+    cuzarr_writer_free(writer);
+    uint64_t grown_shape[2];
+    OK(cuzarr_array_shape(grown, 2, grown_shape, &error));
+    REQUIRE(grown_shape[0] == 48);
+    two_rows.size_bytes = 48 * COLUMNS * sizeof(float);
+    OK(cuzarr_array_read(grown, NULL, &two_rows, NULL, &error));
+    for (int row_at = 0; row_at < 48; row_at++)
+        for (int column = 0; column < COLUMNS; column++) {
+            float expected = row_at < 30 ? (float)(1000 * row_at + column) : row_at < 32 ? -1 : (float)((row_at - 32) * COLUMNS + column);
+            REQUIRE(other[row_at * COLUMNS + column] == expected);
+        }
+
+    cuzarr_array_free(grown);
+    free(other);
     cuzarr_array_free(copy);
     free(memory);
     free(part);

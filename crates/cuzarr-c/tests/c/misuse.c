@@ -346,6 +346,267 @@ static void memory_and_regions(cuzarr_array *array)
     EXPECT(INVALID_ARGUMENT, cuzarr_read_many(reads, 2, NULL, &error));
 }
 
+/* The extent of an array along its first dimension, as its handle knows it. */
+static uint64_t rows_of(cuzarr_array *array)
+{
+    uint64_t shape[2];
+    size_t ndim;
+    EXPECT(OK, cuzarr_array_ndim(array, &ndim, &error));
+    EXPECT(OK, cuzarr_array_shape(array, ndim, shape, &error));
+    return shape[0];
+}
+
+static uint64_t position_of(cuzarr_writer *writer)
+{
+    uint64_t position, end;
+    double waited;
+    EXPECT(OK, cuzarr_writer_progress(writer, &position, &end, &waited, &error));
+    REQUIRE(position <= end && waited >= 0);
+    return position;
+}
+
+static void wrong_arguments_of_writers(cuzarr_array *steps, cuzarr_array *times, cuzarr_group *group)
+{
+    cuzarr_writer *writer = (cuzarr_writer *)8, *second = NULL;
+    const cuzarr_array *const both[2] = {steps, times}, *const wrong[2] = {steps, (cuzarr_array *)group}, *const missing[1] = {NULL};
+    const cuzarr_array *const twice[2] = {steps, steps};
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(NULL, NULL, 1, NULL, NULL, &writer, &error));
+    REQUIRE(writer == NULL);
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, 0, NULL, NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, SIZE_MAX / 8, NULL, NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(missing, NULL, 1, NULL, NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(wrong, NULL, 2, NULL, NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(twice, NULL, 2, NULL, NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, 2, NULL, NULL, NULL, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, 2, NULL, (cuzarr_cancellation *)group, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, (size_t[]){0, 1}, 2, NULL, NULL, &writer, &error));
+    const char *const options[] = {"{", "[]", "{\"slot\": 3}", "{\"slots\": 0}", "{\"slots\": -1}", "{\"resume\": 1}", "{\"region\": 3}",
+                                   "{\"region\": {}}", "{\"region\": {\"start\": [0, 0]}}", "{\"region\": {\"start\": [0], \"shape\": [4]}}",
+                                   "{\"region\": {\"start\": [0, 0], \"shape\": [4, 3], \"step\": [1, 1]}}"};
+    for (size_t at = 0; at < sizeof options / sizeof *options; at++)
+        EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, 1, options[at], NULL, &writer, &error));
+    EXPECT(OUT_OF_RANGE, cuzarr_writer_open(both, NULL, 1, "{\"region\": {\"start\": [4, 0], \"shape\": [4, 3]}}", NULL, &writer, &error));
+    REQUIRE(writer == NULL);
+
+    EXPECT(OK, cuzarr_writer_open(both, (size_t[]){0, 0}, 2, "{\"slots\": 2, \"resume\": true}", NULL, &writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(both, NULL, 1, NULL, NULL, &second, &error));
+    REQUIRE(second == NULL);
+
+    int32_t step[3] = {1, 2, 3};
+    int64_t time = 7;
+    const uint64_t row[2] = {1, 3}, two[2] = {2, 3}, narrow[2] = {1, 2}, one[1] = {3};
+    const cuzarr_memory memory = {.data = step, .size_bytes = sizeof step}, at_time = {.data = &time, .size_bytes = sizeof time};
+    const cuzarr_memory small = {.data = step, .size_bytes = 11}, on_stream = {.data = step, .size_bytes = sizeof step, .stream = 7};
+    const struct {
+        cuzarr_rows rows;
+        cuzarr_status expected;
+    } rows[] = {
+        {{2, 2, row, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{SIZE_MAX, 2, row, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 3, row, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, (size_t)1 << 40, row, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, NULL, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, row, NULL}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, row, (cuzarr_memory *)((char *)&memory + 1)}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, row, &small}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, two, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, row, &on_stream}, CUZARR_STATUS_INVALID_ARGUMENT},
+        {{0, 2, narrow, &memory}, CUZARR_STATUS_SHAPE_MISMATCH},
+        {{0, 0, NULL, &memory}, CUZARR_STATUS_SHAPE_MISMATCH},
+        {{1, 1, one, &memory}, CUZARR_STATUS_INVALID_ARGUMENT},
+    };
+    for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
+        expect_at(__LINE__, cuzarr_writer_append(writer, &rows[at].rows, 1, false, &error), rows[at].expected);
+        expect_at(__LINE__, cuzarr_writer_write(writer, 0, &rows[at].rows, 1, true, &error), rows[at].expected);
+    }
+    const cuzarr_rows good[2] = {{0, 2, row, &memory}, {1, 0, NULL, &at_time}}, same[2] = {good[0], good[0]};
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append(writer, NULL, 1, false, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append(writer, good, SIZE_MAX / 8, false, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append(writer, same, 2, false, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append(NULL, good, 2, false, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append((cuzarr_writer *)steps, good, 2, false, &error));
+    EXPECT(OUT_OF_RANGE, cuzarr_writer_write(writer, UINT64_MAX, good, 2, false, &error));
+    /* All rows of one step are added, or none. */
+    const cuzarr_rows uneven[2] = {good[0], {1, 1, one, &(cuzarr_memory){.data = (int64_t[3]){0}, .size_bytes = 24}}};
+    EXPECT(SHAPE_MISMATCH, cuzarr_writer_append(writer, uneven, 2, false, &error));
+    uint64_t position = 1, end = 1;
+    double waited = -1;
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_progress(NULL, &position, &end, &waited, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_progress(writer, NULL, &end, &waited, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_progress(writer, &position, &end, NULL, &error));
+    EXPECT(OK, cuzarr_writer_progress(writer, &position, &end, &waited, &error));
+    REQUIRE(position == 0 && end == 0 && waited >= 0);
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_flush(NULL, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_close((cuzarr_writer *)group, &error));
+    EXPECT(OK, cuzarr_writer_append(writer, NULL, 0, false, &error));
+
+    /* After all this, the writer goes on. What is changed after a call was copied before. */
+    for (int at = 0; at < 6; at++) {
+        step[0] = 100 * at;
+        time = at;
+        EXPECT(OK, cuzarr_writer_append(writer, good, 2, false, &error));
+    }
+    step[0] = -1;
+    /* Rows of more blocks than there are slots: rows 4 and 5 have one, row 4000 would take the other. */
+    const uint64_t many[2] = {8, 3};
+    int32_t block[8][3] = {{0}};
+    const cuzarr_rows far = {0, 2, many, &(cuzarr_memory){.data = block, .size_bytes = sizeof block}};
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_write(writer, 4001, &far, 1, false, &error));
+    EXPECT(OK, cuzarr_writer_flush(writer, &error));
+    REQUIRE(position_of(writer) == 6 && rows_of(steps) == 6 && rows_of(times) == 6);
+    EXPECT(OK, cuzarr_writer_close(writer, &error));
+    EXPECT(OK, cuzarr_writer_close(writer, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_append(writer, good, 2, false, &error));
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_flush(writer, &error));
+    REQUIRE(position_of(writer) == 6);
+    cuzarr_writer_free((cuzarr_writer *)steps);
+    cuzarr_writer_free(NULL);
+    cuzarr_writer_free(writer);
+
+    int32_t stored[6][3];
+    uint64_t start[2] = {0, 0}, extent[2] = {6, 3};
+    EXPECT(OK, cuzarr_array_read(steps, &(cuzarr_region){2, start, extent, NULL}, &(cuzarr_memory){.data = stored, .size_bytes = sizeof stored},
+                                 NULL, &error));
+    for (int at = 0; at < 6; at++)
+        REQUIRE(stored[at][0] == 100 * at && stored[at][2] == 3);
+}
+
+struct writing {
+    cuzarr_writer *writer;
+    int first;
+    atomic_bool is_done;
+};
+
+/* Adds every other row. Two threads do so at once: each waits while the other is in a call. */
+static void *write_every_other_row(void *given)
+{
+    struct writing *writing = given;
+    for (int at = writing->first; at < 200; at += 2) {
+        int32_t row[3] = {at, at, at};
+        cuzarr_memory memory = {.data = row, .size_bytes = sizeof row};
+        cuzarr_rows rows = {0, 1, (uint64_t[]){3}, &memory};
+        cuzarr_error *own = NULL;
+        REQUIRE(cuzarr_writer_write(writing->writer, 6 + (uint64_t)at, &rows, 1, false, &own) == CUZARR_STATUS_OK && own == NULL);
+    }
+    writing->is_done = true;
+    return NULL;
+}
+
+static void writers_and_threads(cuzarr_array *steps)
+{
+    cuzarr_writer *writer = NULL;
+    const cuzarr_array *const arrays[1] = {steps};
+    EXPECT(OK, cuzarr_writer_open(arrays, NULL, 1, "{\"slots\": 100}", NULL, &writer, &error));
+    struct writing writing[2] = {{.writer = writer, .first = 0}, {.writer = writer, .first = 1}};
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++)
+        REQUIRE(pthread_create(&threads[at], NULL, write_every_other_row, &writing[at]) == 0);
+    while (!writing[0].is_done || !writing[1].is_done) {
+        REQUIRE(position_of(writer) <= 206);
+        sched_yield();
+    }
+    for (int at = 0; at < 2; at++)
+        REQUIRE(pthread_join(threads[at], NULL) == 0);
+    EXPECT(OK, cuzarr_writer_close(writer, &error));
+    REQUIRE(position_of(writer) == 206 && rows_of(steps) == 206);
+    cuzarr_writer_free(writer);
+    int32_t last[1][3];
+    uint64_t start[2] = {205, 0}, extent[2] = {1, 3};
+    EXPECT(OK, cuzarr_array_read(steps, &(cuzarr_region){2, start, extent, NULL}, &(cuzarr_memory){.data = last, .size_bytes = sizeof last}, NULL,
+                                 &error));
+    REQUIRE(last[0][0] == 199);
+}
+
+/* Memory that the caller keeps may be freed when the writer is. A writer that is freed without being closed frees its arrays. */
+static void writers_that_are_freed_without_close(cuzarr_array *steps)
+{
+    const cuzarr_array *const arrays[1] = {steps};
+    for (int round = 0; round < 20; round++) {
+        cuzarr_writer *writer = NULL;
+        EXPECT(OK, cuzarr_writer_open(arrays, NULL, 1, NULL, NULL, &writer, &error));
+        const uint64_t before = position_of(writer), shape[2] = {4 * 50, 3};
+        int32_t *kept = calloc(4 * 50 * 3, sizeof *kept);
+        REQUIRE(kept);
+        cuzarr_memory memory = {.data = kept, .size_bytes = 4 * 50 * 3 * sizeof *kept};
+        EXPECT(OK, cuzarr_writer_append(writer, &(cuzarr_rows){0, 2, shape, &memory}, 1, true, &error));
+        if (round % 2) {
+            EXPECT(OK, cuzarr_writer_flush(writer, &error));
+            free(kept);
+            cuzarr_writer_free(writer);
+            REQUIRE(rows_of(steps) == before + 4 * 50);
+        } else {
+            cuzarr_writer_free(writer);
+            free(kept);
+        }
+    }
+}
+
+static void writers_that_end(cuzarr_group *group, const char *path)
+{
+    cuzarr_writer *writer = NULL;
+    cuzarr_cancellation *cancellation = NULL;
+    cuzarr_array *array = NULL, *closed = NULL;
+    char name[4096];
+    EXPECT(OK, cuzarr_group_create_array(group, "ended", "{\"shape\": [0], \"dtype\": \"int8\", \"chunks\": [2]}", &array, &error));
+    const cuzarr_array *const arrays[1] = {array};
+    int8_t row = 1;
+    cuzarr_memory memory = {.data = &row, .size_bytes = 1};
+    const cuzarr_rows rows = {0, 0, NULL, &memory};
+
+    EXPECT(OK, cuzarr_cancellation_new(&cancellation, &error));
+    EXPECT(OK, cuzarr_writer_open(arrays, NULL, 1, "{}", cancellation, &writer, &error));
+    EXPECT(OK, cuzarr_writer_append(writer, &rows, 1, false, &error));
+    EXPECT(OK, cuzarr_cancellation_cancel(cancellation, &error));
+    cuzarr_cancellation_free(cancellation);
+    EXPECT(CANCELLED, cuzarr_writer_append(writer, &rows, 1, false, &error));
+    EXPECT(CANCELLED, cuzarr_writer_close(writer, &error));
+    cuzarr_writer_free(writer);
+
+    /* A thread's failure is the error of the next call, and of all later ones. */
+    snprintf(name, sizeof name, "%s/ended", path);
+    EXPECT(OK, cuzarr_array_open(name, "cpu", "{\"mode\": \"r\"}", &closed, &error));
+    const cuzarr_array *const read_only[1] = {closed};
+    EXPECT(OK, cuzarr_writer_open(read_only, NULL, 1, NULL, NULL, &writer, &error));
+    cuzarr_array_free(closed);
+    EXPECT(OK, cuzarr_writer_append(writer, &rows, 1, false, &error));
+    EXPECT(READ_ONLY, cuzarr_writer_flush(writer, &error));
+    EXPECT(READ_ONLY, cuzarr_writer_append(writer, &rows, 1, false, &error));
+    REQUIRE(position_of(writer) == 0);
+    EXPECT(READ_ONLY, cuzarr_writer_close(writer, &error));
+    cuzarr_writer_free(writer);
+
+    /* A part of an array of known shape. */
+    EXPECT(OK, cuzarr_group_create_array(group, "part", "{\"shape\": [4, 6], \"dtype\": \"int8\", \"chunks\": [2, 3]}", &closed, &error));
+    const cuzarr_array *const known[1] = {closed};
+    EXPECT(INVALID_ARGUMENT, cuzarr_writer_open(known, NULL, 1, "{\"region\": {\"start\": [0, 1], \"shape\": [4, 3]}}", NULL, &writer, &error));
+    EXPECT(OK, cuzarr_writer_open(known, (size_t[]){1}, 1, "{\"region\": {\"start\": [2, 0], \"shape\": [2, 6]}}", NULL, &writer, &error));
+    int8_t columns[2][6] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}}, all[4][6];
+    const uint64_t shape[2] = {2, 6};
+    memory = (cuzarr_memory){.data = columns, .size_bytes = sizeof columns};
+    const cuzarr_rows part = {0, 2, shape, &memory};
+    EXPECT(OK, cuzarr_writer_append(writer, &part, 1, false, &error));
+    EXPECT(OUT_OF_RANGE, cuzarr_writer_append(writer, &part, 1, false, &error));
+    EXPECT(OK, cuzarr_writer_close(writer, &error));
+    cuzarr_writer_free(writer);
+    EXPECT(OK, cuzarr_array_read(closed, NULL, &(cuzarr_memory){.data = all, .size_bytes = sizeof all}, NULL, &error));
+    REQUIRE(rows_of(closed) == 4 && all[1][5] == 0 && all[2][0] == 1 && all[3][5] == 12);
+    cuzarr_array_free(closed);
+    cuzarr_array_free(array);
+}
+
+static void writers(cuzarr_group *group, const char *path)
+{
+    cuzarr_array *steps = NULL, *times = NULL;
+    EXPECT(OK, cuzarr_group_create_array(group, "steps", "{\"shape\": [0, 3], \"dtype\": \"int32\", \"chunks\": [4, 3]}", &steps, &error));
+    EXPECT(OK, cuzarr_group_create_array(group, "times", "{\"shape\": [0], \"dtype\": \"int64\", \"chunks\": [16]}", &times, &error));
+    wrong_arguments_of_writers(steps, times, group);
+    writers_and_threads(steps);
+    writers_that_are_freed_without_close(steps);
+    cuzarr_array_free(steps);
+    cuzarr_array_free(times);
+    writers_that_end(group, path);
+}
+
 int main(int count, char **arguments)
 {
     REQUIRE(count == 2);
@@ -399,6 +660,7 @@ int main(int count, char **arguments)
     REQUIRE(strstr(text, "misuse"));
     cuzarr_string_free(text);
     EXPECT(OK, cuzarr_group_set_attributes(group, "{\"title\": \"ended\"}", &error));
+    writers(group, arguments[1]);
     cuzarr_group_free(group);
     puts("misuse: ok");
     return 0;
