@@ -1,9 +1,9 @@
 """From a light-sheet volume to a viewer
 
-A light-sheet microscope delivers plane after plane. `array.writer` takes the planes while they come and packs small chunks into shards, so
-that the store gets few objects and a viewer can still read small boxes. `pyramid` adds smaller copies. The planes lie 2 µm apart and pixels
-are 0.5 µm wide, so the first levels halve y and x alone, until elements are about as deep as wide. `cuzarr.ome.open_image` reads the result
-with its scales.
+A light-sheet microscope delivers plane after plane. `image.writer` takes the planes while they come, makes the smaller levels of them, and
+packs small chunks into shards, so that the store gets few objects and a viewer can still read small boxes. `pyramid` of an array without planes
+makes the image to start from. The planes lie 2 µm apart and pixels are 0.5 µm wide, so the first levels halve y and x alone, until elements are
+about as deep as wide.
 
 The program prints a link for Neuroglancer and a command for napari, for an image in a bucket. Both read OME-Zarr as it is stored.
 """
@@ -46,23 +46,23 @@ def neuroglancer(url):
 def main(arguments):
     depth, side = arguments.planes, arguments.side
     with tempfile.TemporaryDirectory() as folder:
-        raw = cuzarr.create_array(
-            f"{folder}/raw.zarr",
-            shape=(0, side, side),
+        embryo = cuzarr.pyramid(
+            np.zeros((0, side, side), "uint16"),
+            f"{folder}/embryo.ome.zarr",
+            axes="zyx",
+            scale=SCALE,
+            units=dict.fromkeys("zyx", "micrometer"),
+            levels=4,
             chunks=(16, 64, 64),
             shards=(32, side, side),
-            dtype="uint16",
             compressors=cuzarr.codecs.BloscCodec(cname="zstd", shuffle="bitshuffle", typesize=2),
-            dimension_names=("z", "y", "x"),
         )
-        with raw.writer("z") as camera:
+        image = cuzarr.ome.open_image(embryo)
+        with image.writer("z") as camera:
             for plane in planes(depth, side):
                 camera.append(plane)
-        print(f"{depth} planes, {raw.nbytes / 2**20:.0f} MiB, stored in {raw.nbytes_stored() / 2**20:.0f} MiB")
-
-        embryo = f"{folder}/embryo.ome.zarr"
-        cuzarr.pyramid(raw, embryo, axes="zyx", scale=SCALE, units=dict.fromkeys("zyx", "micrometer"), levels=4)
-        image = cuzarr.ome.open_image(embryo)
+        stored = sum(array.nbytes_stored() for array in image.arrays())
+        print(f"{depth} planes, {image.array().nbytes / 2**20:.0f} MiB; all levels are stored in {stored / 2**20:.0f} MiB")
         for level, array in zip(image.levels, image.arrays(), strict=True):
             print(f"level {level.path}: {array.shape}, elements of {' x '.join(f'{size:g}' for size in level.scale)} µm")
 

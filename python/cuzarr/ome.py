@@ -27,11 +27,11 @@ from cuzarr._node import members
 from cuzarr._node.array import Array
 from cuzarr._node.group import Group
 from cuzarr._node.open import open_group
-from cuzarr.errors import BoundsCheckError, CuzarrError, InvalidArgumentError, MetadataValidationError
+from cuzarr._node.writer import Writer
+from cuzarr.errors import BoundsCheckError, CuzarrError, InvalidArgumentError, MetadataValidationError, ReadOnlyError
 
 if TYPE_CHECKING:
     from cuzarr.typing import StoreLike, SupportsStorePath
-    from cuzarr.writer import Writer
 
 __all__ = ["Axis", "Field", "Image", "Level", "Plate", "open_image", "open_plate"]
 
@@ -210,6 +210,8 @@ class Image:
 
         Raises
         ------
+        ReadOnlyError
+            The image was opened for reading, as :func:`open_image` does with a path.
         MetadataValidationError
             The attributes do not have the scales of the levels, or a scale is not a multiple of the one before.
         CuzarrError
@@ -225,21 +227,27 @@ class Image:
         >>> [array.shape for array in image.arrays()]
         [(3, 512, 300), (3, 256, 150)]
         """
-        names = [one.name for one in self.axes] or None
-        finest, *coarser = self.arrays()
-        factors = [self._factors(level) for level in range(1, len(self.levels))]
-        number = axis_number(axis, finest.ndim, names)
-        levels = list(zip(coarser, factors, strict=True))
+        finest = self.array()
+        if finest.store.read_only:
+            hint = "open it by cuzarr.ome.open_image(cuzarr.open_group(path))"
+            raise ReadOnlyError(f"the image '{self.group.path}' was opened for reading", hint=hint)
+        number = axis_number(axis, finest.ndim, [one.name for one in self.axes] or None)
+        levels = [(self.array(level), self._factors(level)) for level in range(1, len(self.levels))]
         return finest.writer(number, slots=slots, resume=resume, levels=levels, method=method)
 
     def _factors(self, level: int) -> list[int]:
         """The number of elements of the level before that become one element of ``level``, along each axis."""
         before, own = self.levels[level - 1].scale, self.levels[level].scale
-        ratios = [one / other for one, other in zip(own or (), before or (), strict=False)]
-        factors = [round(ratio) for ratio in ratios]
-        if not factors or any(abs(ratio - factor) > 1e-3 * ratio for ratio, factor in zip(ratios, factors, strict=True)):
+        factors = []
+        for one, other in zip(own or (), before or (), strict=False):
+            ratio = one / other if other > 0 else 0.0
+            if not 0.999 < ratio < 1e9 or abs(ratio - round(ratio)) > 1e-3 * ratio:
+                break
+            factors.append(round(ratio))
+        if not own or len(factors) < len(own):
             message = f"level '{self.levels[level].path}' has the scale {own}, the level before {before}"
-            raise MetadataValidationError(message, hint="a writer makes levels whose scales are multiples of the one before")
+            hint = "each scale must be a multiple of the one before; else name the levels and their factors to Array.writer"
+            raise MetadataValidationError(message, hint=hint)
         return factors
 
     def _path(self, level: int) -> str:

@@ -428,22 +428,57 @@ def test_levels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ShapeMismatchError, match=r"factors \[2, 2\]") as failure:
         fine.writer(levels=[(coarse, (2, 2))])
     assert "[0, 5]" in str(failure.value.hint)
-    with pytest.raises(ArgumentTypeError):
-        fine.writer(levels=[(coarse, "22")])  # type: ignore[list-item]
+    wrong: list[Any] = [[(coarse, "22")], [coarse], [(coarse,)], None, [("coarse", (2, 3))], [(np.ones(2), (2, 3))]]
+    for levels in wrong:
+        with pytest.raises(ArgumentTypeError):
+            fine.writer(levels=levels)
+    with pytest.raises(InvalidArgumentError, match="twice"):
+        fine.writer(levels=[(fine, (1, 1))])
     with fine.writer(levels=[(coarse, [2, 3])]) as writer:
         writer.append(np.ones(9))
         with pytest.raises(InvalidArgumentError, match="writer"):
             coarse.append(np.ones((1, 3), "f4"))
     assert coarse[...].tolist() == [[1, 1, 1]]
+    # Levels may come from an iterator.
+    with fine.writer(levels=zip([coarse], [(2, 3)], strict=True)) as writer:
+        writer.append(np.ones((3, 9)))
+    assert coarse.shape == (2, 3)
 
 
 def test_an_image_whose_scales_are_no_multiples_is_refused(tmp_path: Path) -> None:
     made = cuzarr.pyramid(np.zeros((0, 64, 64), "u1"), tmp_path, axes="zyx", levels=2)
     ome = made.attrs["ome"]
-    ome["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"] = [1.5, 2.0, 2.0]
-    made.attrs["ome"] = ome
-    with pytest.raises(cuzarr.errors.MetadataValidationError, match="scale"):
-        cuzarr.ome.open_image(cuzarr.open_group(tmp_path)).writer("z")
+    for scale in ([1.5, 2.0, 2.0], [0.5, 2.0, 2.0], [1e300, 2.0, 2.0]):
+        ome["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"] = scale
+        made.attrs["ome"] = ome
+        with pytest.raises(cuzarr.errors.MetadataValidationError, match="scale"):
+            cuzarr.ome.open_image(cuzarr.open_group(tmp_path)).writer("z")
+    with pytest.raises(cuzarr.errors.ReadOnlyError, match="opened for reading") as failure:
+        cuzarr.ome.open_image(tmp_path).writer("z")
+    assert "open_group" in str(failure.value.hint)
+
+
+def test_levels_have_no_rows_of_gaps(tmp_path: Path) -> None:
+    for round_ in range(20):
+        group = cuzarr.create_group({})
+        options: Any = {"shape": (0,), "chunks": (4,), "dtype": "u1", "fill_value": 7}
+        fine, coarse = group.create_array("0", shards=(12,), **options), group.create_array("1", **options)
+        with pytest.warns(CuzarrUserWarning, match="row 3 did not come"), fine.writer(levels=[(coarse, (2,))], method="max") as writer:
+            writer.append([101, 102, 103])
+            writer.write(4, 105)
+        assert coarse[...].tolist() == [102, 103], round_
+
+
+def test_resuming_waits_for_rows_that_another_program_stores(tmp_path: Path) -> None:
+    array = cuzarr.create_array(tmp_path, shape=(0, 4), chunks=(1, 4), dtype="i4", fill_value=-1)
+    opens = f"import cuzarr\nfor _ in range(40):\n    cuzarr.open_array({str(tmp_path)!r}).writer(resume=True).close()"
+    other = subprocess.Popen([sys.executable, "-c", opens])
+    count = 0
+    while other.poll() is None:
+        array.append(np.full((3, 4), count, "i4"))
+        count += 1
+    assert other.returncode == 0
+    np.testing.assert_array_equal(array[:, 0], np.repeat(np.arange(count), 3))
 
 
 def test_shards_larger_than_the_memory_limit(tmp_path: Path) -> None:
@@ -451,7 +486,7 @@ def test_shards_larger_than_the_memory_limit(tmp_path: Path) -> None:
     array = cuzarr.create_array(tmp_path, shape=(0, 1 << 14), chunks=(1, 1 << 13), shards=(64, 1 << 14), dtype="f4")
     assert array.nbytes == 0
     # A shard has 4 MiB.
-    with cuzarr.open_array(tmp_path, memory_limit="1 MiB").writer() as writer:
+    with cuzarr.config.set({"memory_limit": "1 MiB"}), cuzarr.open_array(tmp_path).writer() as writer:
         for row in rows:
             writer.append(row)
     np.testing.assert_array_equal(cuzarr.open_array(tmp_path)[...], rows)

@@ -205,7 +205,7 @@ fn levels_that_do_not_fit_are_refused() {
     let error = refused(vec![(image.array(1), vec![2, 2])], Downsampling::Gaussian, &options);
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     let error = refused(vec![(image.array(0), vec![1, 1])], mean, &options);
-    assert!(error.to_string().contains("another writer"), "{error}");
+    assert!(error.to_string().contains("given twice"), "{error}");
     let region = WriterOptions { region: Some((vec![0, 0], vec![0, 8])), ..WriterOptions::default() };
     let error = refused(vec![(image.array(1), vec![2, 2])], mean, &region);
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -1116,7 +1116,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         slots: int = 2,
         resume: bool = False,
         region: Sequence[slice] | None = None,
-        levels: Sequence[tuple[Array, Sequence[int]]] = (),
+        levels: Iterable[tuple[Array, Sequence[int]]] = (),
         method: str = "mean",
     ) -> Writer:
         """Open a writer that takes rows along an axis from a running program, and stores them behind its back.
@@ -1137,7 +1137,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         region : sequence of slice, optional
             The part of the array that this writer fills, in whole stored objects. The array then keeps its shape, so several programs
             can fill one array. By default the writer appends rows.
-        levels : sequence of (Array, sequence of int), optional
+        levels : iterable of (Array, sequence of int), optional
             Coarser levels of an image, from the finest to the coarsest, that are made on the way. Each has the number of elements of the
             level before that become one, along each dimension. :meth:`cuzarr.ome.Image.writer` passes those of an image.
         method : {"mean", "gaussian", "max", "nearest", "mode"}

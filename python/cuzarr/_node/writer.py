@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from cuzarr import _core
 from cuzarr._checks import axis_number, items, whole
@@ -39,15 +41,16 @@ class _Writing:
         *,
         resume: bool,
         region: Sequence[slice] | None = None,
-        levels: Sequence[tuple[ResizableArray, Sequence[int]]] = (),
+        levels: Iterable[tuple[ResizableArray, Sequence[int]]] = (),
         method: str = "mean",
     ) -> None:
         self._arrays = [array for array, _ in arrays]
-        self._levels = [array for array, _ in levels]
+        pairs = [_level(level) for level in items(levels, "levels", "pairs of an array and its factors")]
+        self._levels = [array for array, _ in pairs]
         for array in self._arrays + self._levels:
             array.store.check_writable()
         begin = None if region is None else _box(self._arrays[0], region)
-        coarser = [(array._handle(), _factors(factors)) for array, factors in levels]
+        coarser = [(array._handle(), factors) for array, factors in pairs]
         handles = [(array._handle(), axis, coarser, method) for array, axis in arrays]
         self._keeps_shape = region is not None
         self._is_open = False
@@ -183,7 +186,7 @@ class Writer(_Writing):
         slots: int = 2,
         resume: bool = False,
         region: Sequence[slice] | None = None,
-        levels: Sequence[tuple[ResizableArray, Sequence[int]]] = (),
+        levels: Iterable[tuple[ResizableArray, Sequence[int]]] = (),
         method: str = "mean",
     ) -> None:
         number = axis_number(axis, array.ndim, dimension_names(array))
@@ -295,6 +298,8 @@ class GroupWriter(_Writing):
             found = " and ".join(map(str, sorted(shapes)))
             raise ShapeMismatchError(f"got arrays of shapes {found}, expected one shape for a region of all")
         numbered = [(array, axis_number(axis, array.ndim, dimension_names(array))) for array in arrays.values()]
+        if region is not None and len({number for _, number in numbered}) > 1:
+            raise InvalidArgumentError(f"{axis!r} is not the same dimension of all arrays, so they have no common region")
         self._numbers = {name: number for number, name in enumerate(arrays)}
         super().__init__(numbered, slots, resume=resume, region=region)
 
@@ -369,8 +374,11 @@ class GroupWriter(_Writing):
         return [(self._numbers[name], values) for name, values in rows.items()]
 
 
-def _factors(factors: Sequence[int]) -> list[int]:
-    return [whole(factor, "a factor", 1) for factor in items(factors, "factors", "numbers of elements that become one")]
+def _level(given: Any) -> tuple[ResizableArray, list[int]]:
+    if not (isinstance(given, tuple | list) and len(given) == 2 and hasattr(given[0], "_store_path")):
+        raise ArgumentTypeError(f"a level is {given!r}, expected a pair of an array and its factors")
+    factors = items(given[1], "factors", "numbers of elements that become one")
+    return given[0], [whole(factor, "a factor", 1) for factor in factors]
 
 
 def _box(array: ResizableArray, region: Sequence[slice]) -> tuple[list[int], list[int]]:
@@ -379,6 +387,8 @@ def _box(array: ResizableArray, region: Sequence[slice]) -> tuple[list[int], lis
     if not all(isinstance(one, slice) for one in given) or len(given) > array.ndim:
         raise ArgumentTypeError(f"got the region {region!r}, expected up to {array.ndim} slices")
     given += [slice(None)] * (array.ndim - len(given))
+    if not all(bound is None or isinstance(bound, int | np.integer) for one in given for bound in (one.start, one.stop, one.step)):
+        raise ArgumentTypeError(f"got the region {region!r}, expected slices of integers")
     for axis, (one, extent) in enumerate(zip(given, array.shape, strict=True)):
         if any(bound is not None and not -extent <= bound <= extent for bound in (one.start, one.stop)):
             raise OutOfRangeError(f"the region {one} along dimension {axis} leaves its {extent} elements")

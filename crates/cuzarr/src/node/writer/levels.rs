@@ -6,11 +6,10 @@ use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::{Device, NdBuffer, Order, Stream};
 
 use super::blocks::{Block, Blocks};
-use super::gathered::{Gathered, Put};
+use super::gathered::{Arrays, Gathered, Put, Written};
 use super::rows::Rows;
-use super::storing::{Stored, StoredRows};
+use super::storing::Stored;
 use crate::error::Result;
-use crate::node::array::Array;
 
 /// The coarser levels of one array, from the finest on.
 pub(super) struct Levels {
@@ -99,7 +98,7 @@ impl Levels {
         let mut is_changed = false;
         for Level { number, finer, axis, factors, .. } in &self.levels {
             let (end, factor) = (to.gathered.end(*finer), factors[*axis] as u64);
-            is_changed |= end < to.arrays[*finer].shape()[*axis] && !end.is_multiple_of(factor);
+            is_changed |= end < to.arrays[finer].shape()[*axis] && !end.is_multiple_of(factor);
             if end == 0 || !is_changed {
                 continue;
             }
@@ -107,7 +106,7 @@ impl Levels {
             let value = to.gathered.read(to.arrays, *finer, &(last * factor..end))?;
             let (value, span) = (downsample(&value, factors, self.method)?, last..last + 1);
             let put = Put { array: *number, span: span.clone(), rows: span.into(), value };
-            to.gathered.put(to.arrays, &[put], to.stored)?;
+            to.gathered.put(to.arrays, &[put], to.written)?;
         }
         Ok(())
     }
@@ -122,9 +121,9 @@ impl Levels {
             return Ok(());
         }
         // Boxes that lie partly outside of these rows need the rows beside them.
-        let end = (span.end * factor).min(to.arrays[level.finer].shape()[level.axis]).max(passed.span.end);
+        let end = (span.end * factor).min(to.arrays[&level.finer].shape()[level.axis]).max(passed.span.end);
         let source = span.start * factor..end;
-        let dtype = to.arrays[level.finer].device_dtype()?;
+        let dtype = to.arrays[&level.finer].device_dtype()?;
         let value = match () {
             () if source != passed.span => to.gathered.read(to.arrays, level.finer, &source)?,
             () if passed.value.dtype() != dtype => passed.value.astype(dtype, Order::C)?,
@@ -169,7 +168,7 @@ impl Levels {
         let Passed { span, rows, value } = made;
         let put =
             Put { array: self.levels[at].number, span: span.clone(), rows: rows.clone(), value: (*value).clone() };
-        to.gathered.put(to.arrays, &[put], to.stored)?;
+        to.gathered.put(to.arrays, &[put], to.written)?;
         self.make(at + 1, to, made)
     }
 }
@@ -177,8 +176,7 @@ impl Levels {
 /// Where levels write their rows.
 pub(super) struct Sink<'a> {
     pub(super) gathered: &'a Gathered,
-    /// The arrays of the writer, long enough for the rows.
-    pub(super) arrays: &'a [Array],
-    /// The rows that were stored.
-    pub(super) stored: &'a mut Vec<StoredRows>,
+    /// The arrays of the image, long enough for the rows.
+    pub(super) arrays: &'a Arrays,
+    pub(super) written: &'a mut Written,
 }

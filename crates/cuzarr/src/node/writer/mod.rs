@@ -18,6 +18,7 @@ mod shards;
 mod storing;
 mod track;
 
+use std::collections::BTreeSet;
 use std::iter;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -123,7 +124,13 @@ impl Writer {
         let apart = |array: &&Array| array.device() != device || array.store().identity() != identity;
         if let Some(other) = all().find(apart) {
             let message = format!("{} and {} have different stores or devices", first.place(), other.place());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("open a writer for each"));
+            let hint = "open a writer for each, or open an image and its levels from one group";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        }
+        let mut paths = BTreeSet::new();
+        if let Some(twice) = all().find(|array| !paths.insert(array.path())) {
+            let error = Error::new(ErrorKind::InvalidArgument, "the array is given twice");
+            return Err(error.at(twice.place()));
         }
         let is_final = options.region.is_some();
         let region = options.region.as_ref().map(|(start, extent)| {
@@ -326,15 +333,9 @@ impl WriterProgress {
 
 /// Makes what is shared by the threads that write batches.
 fn gathered(stored: &[Stored], images: &[Image], is_final: bool, device: Device) -> Result<Gathered> {
-    let image_of = |number: usize| {
-        let has = |image: &Image| image.levels.iter().any(|(level, _)| *level == number);
-        images.iter().position(has).unwrap_or(number)
-    };
     let shards = |(number, of): (usize, &Stored)| {
         let sharding = of.sharding.clone();
-        sharding
-            .map(|sharding| Shards::new(number, image_of(number), of, sharding, of.end_of_rows(is_final)))
-            .transpose()
+        sharding.map(|sharding| Shards::new(number, of, sharding, of.end_of_rows(is_final))).transpose()
     };
     let levels = |number: usize| match images.get(number).filter(|image| !image.levels.is_empty()) {
         Some(image) => Levels::new(stored, number, &image.levels, image.method, device).map(|of| Some(Mutex::new(of))),
@@ -342,5 +343,7 @@ fn gathered(stored: &[Stored], images: &[Image], is_final: bool, device: Device)
     };
     let shards = stored.iter().enumerate().map(shards).collect::<Result<_>>()?;
     let levels = (0..stored.len()).map(levels).collect::<Result<_>>()?;
-    Ok(Gathered::new(shards, levels, stored.iter().map(|of| of.part.clone()).collect()))
+    let members = |(number, image): (usize, &Image)| iter::once(number).chain(image.numbers()).collect();
+    let (parts, images) = (stored.iter().map(|of| of.part.clone()).collect(), images.iter().enumerate().map(members));
+    Ok(Gathered::new(shards, levels, parts, images.collect()))
 }

@@ -1,6 +1,7 @@
 //! Opens the arrays of a writer: checks them, and prepares what a killed program left.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::{Device, NdBuffer, Order};
@@ -8,9 +9,10 @@ use cuzarr_device::{Device, NdBuffer, Order};
 use super::WriterOptions;
 use super::gathered::Part;
 use super::shards::Sharding;
-use super::storing::{Stored, shorten};
+use super::storing::{Stored, node_place, shorten};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::node::array::Array;
+use crate::node::document::NodeLocks;
 use crate::run::Engine;
 use crate::store::join_key;
 
@@ -61,13 +63,27 @@ pub(super) struct Image {
     pub(super) remade: Vec<(usize, Range<u64>)>,
 }
 
+impl Image {
+    /// The numbers of the levels among all arrays.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.levels.iter().map(|(number, _)| *number)
+    }
+}
+
 /// Opens the arrays of a writer. With `resume`, deletes what lies behind them.
 pub(super) fn open(arrays: Vec<WriterArray>, options: &WriterOptions) -> Result<Opened> {
+    // Nobody stores rows while some are deleted.
+    let locks = match options.resume && options.region.is_none() {
+        true => Some(lock_documents(&arrays)?),
+        false => None,
+    };
     let (mut stored, mut images) = (Vec::new(), Vec::new());
     for of in &arrays {
         let next = of.levels.first().and_then(|(_, factors)| factors.get(of.axis)).copied();
         let place = of.array.place();
-        stored.push(opened(of.array.clone(), of.axis, options, next.unwrap_or(1)).at(|| place)?);
+        let mut own = opened(of.array.clone(), of.axis, options, next.unwrap_or(1)).at(|| place)?;
+        own.image = stored.len();
+        stored.push(own);
     }
     // How many rows each array has if nothing is wrong.
     let mut ends: Vec<u64> = stored.iter().map(|of| of.array.shape()[of.part.axis]).collect();
@@ -81,7 +97,7 @@ pub(super) fn open(arrays: Vec<WriterArray>, options: &WriterOptions) -> Result<
         for (at, (array, factors)) in of.levels.iter().enumerate() {
             let next = of.levels.get(at + 1).and_then(|(_, factors)| factors.get(of.axis)).copied();
             let level = Level { finer, factors, method: of.method, next: next.unwrap_or(1) };
-            let (level, end) =
+            let (mut level, end) =
                 level.open(array.clone(), &stored[finer], ends[finer], options.resume).at(|| array.place())?;
             let (factor, before) = (factors[of.axis], &stored[finer].part);
             let (first, stop) = (level.part.start[of.axis] * factor, before.start[of.axis]);
@@ -92,17 +108,28 @@ pub(super) fn open(arrays: Vec<WriterArray>, options: &WriterOptions) -> Result<
             image.remade.extend((first / height..stop.div_ceil(height)).map(|block| (finer, cut(block))));
             finer = stored.len();
             image.levels.push((finer, factors.clone()));
+            level.image = number;
             stored.push(level);
             ends.push(end);
         }
         image.remade.retain(|(_, rows)| !rows.is_empty());
         images.push(image);
     }
-    if options.resume && options.region.is_none() {
-        shorten(&mut stored, &ends)?;
+    if let Some(locks) = locks {
+        let locks = shorten(&mut stored, &ends, locks)?;
         stored.iter().try_for_each(|of| delete_behind(&of.array))?;
+        drop(locks);
     }
     Ok(Opened { stored, images })
+}
+
+/// Locks the documents of all arrays, in the order of their paths.
+fn lock_documents(arrays: &[WriterArray]) -> Result<NodeLocks> {
+    let levels = arrays.iter().flat_map(|of| of.levels.iter().map(|(array, _)| array));
+    let mut all: Vec<&Array> = arrays.iter().map(|of| &of.array).chain(levels).collect();
+    all.sort_by(|one, other| one.path().cmp(other.path()));
+    let places = all.iter().map(|array| node_place(array)).collect();
+    NodeLocks::take_as_writer(Arc::clone(all[0].store()), places, &all[0].options().cancellation)
 }
 
 /// Checks where a writer adds rows to an array. The next coarser level makes one row of `factor` rows.

@@ -52,9 +52,7 @@ impl Sharding {
 
 /// The shards of an array that are not whole.
 pub(super) struct Shards {
-    pub(super) number: usize,
-    /// The number of the array of which this one is a coarser level; its own if it is none.
-    pub(super) image: usize,
+    number: usize,
     part: Part,
     height: u64,
     /// Rows of a block, which are whole inner chunks.
@@ -86,7 +84,7 @@ struct Begun {
 }
 
 impl Shards {
-    pub(super) fn new(number: usize, image: usize, of: &Stored, sharding: Sharding, end: u64) -> Result<Shards> {
+    pub(super) fn new(number: usize, of: &Stored, sharding: Sharding, end: u64) -> Result<Shards> {
         let Sharding { height, chunk, codecs } = sharding;
         let (metadata, part) = (of.array.metadata(), of.part.clone());
         let axis = part.axis;
@@ -103,7 +101,7 @@ impl Shards {
         let inner = ArrayMetadata::new(new)?;
         let inner = Array::from_metadata(Arc::new(MemoryStore::new()), "", inner, of.array.options().clone())?;
         let bounds = part.start[axis]..end;
-        Ok(Shards { number, image, part, height, block: of.height, chunk, bounds, inner, state: Mutex::default() })
+        Ok(Shards { number, part, height, block: of.height, chunk, bounds, inner, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -113,7 +111,7 @@ impl Shards {
     /// Returns the array of inner chunks to which rows of one block go. Old rows of the block are put there first. `None` for rows of a shard that is stored: they go to `array` itself.
     pub(super) fn begin(&self, array: &Array, span: &Range<u64>) -> Result<Option<Array>> {
         let shard = span.start / self.height;
-        let (inner, missing) = {
+        let inner = {
             let mut state = self.state();
             let is_new = !state.begun.contains_key(&shard);
             if is_new && (state.done.contains(&(shard..shard + 1)) || span.start < self.bounds.start) {
@@ -126,38 +124,62 @@ impl Shards {
                 has_news: false,
             });
             begun.known.insert(span.clone());
-            let block = span.start / self.block * self.block;
-            let block = block..(block + self.block).min(array.shape()[self.part.axis]).max(span.end);
-            let missing = begun.known.missing(&block);
-            begun.known.insert(block);
-            (begun.inner.clone(), missing)
+            begun.inner.clone()
+        };
+        let block = span.start / self.block * self.block;
+        let block = block..(block + self.block).min(array.shape()[self.part.axis]).max(span.end);
+        self.seed(array, &inner, &block)?;
+        Ok(Some(inner))
+    }
+
+    /// Puts the old rows of a block among the inner chunks of its shard, unless newer ones are there.
+    fn seed(&self, array: &Array, inner: &Array, rows: &Range<u64>) -> Result<()> {
+        let missing = {
+            let mut state = self.state();
+            let Some(begun) = state.begun.get_mut(&(rows.start / self.height)) else { return Ok(()) };
+            let missing = begun.known.missing(rows);
+            begun.known.insert(rows.clone());
+            missing
         };
         for rows in missing {
             let selection = self.part.selection(&rows)?;
             inner.write_buffer(&selection, &array.read_buffer(&selection)?)?;
         }
-        Ok(Some(inner))
+        Ok(())
     }
 
-    /// Notes that rows are encoded, and stores their shard if it is whole. Returns its rows then. `array` is long enough
-    /// for the rows of all threads.
-    pub(super) fn add(&self, rows: &Rows, array: impl FnOnce() -> Array) -> Result<Option<StoredRows>> {
-        let Some(span) = rows.span() else { return Ok(None) };
-        let shard = span.start / self.height;
-        {
+    /// Notes that rows are encoded. Returns the number of their shard if it is whole.
+    pub(super) fn add(&self, rows: &Rows) -> Option<u64> {
+        let shard = rows.span()?.start / self.height;
+        let mut state = self.state();
+        let begun = state.begun.get_mut(&shard)?;
+        rows.ranges().for_each(|rows| begun.rows.insert(rows));
+        begun.has_news = true;
+        begun.rows.contains(&rows_between(shard, self.height, &self.bounds)).then_some(shard)
+    }
+
+    /// Stores a shard that is whole, and frees its inner chunks. Adds its rows to `stored`.
+    pub(super) fn finish(&self, array: &Array, shard: u64, stored: &mut Vec<StoredRows>) -> Result<()> {
+        loop {
+            self.state().begun.entry(shard).and_modify(|begun| begun.has_news = false);
+            let outcome = self.store(array, shard);
             let mut state = self.state();
-            let Some(begun) = state.begun.get_mut(&shard) else { return Ok(None) };
-            rows.ranges().for_each(|rows| begun.rows.insert(rows));
-            begun.has_news = true;
-            if !begun.rows.contains(&rows_between(shard, self.height, &self.bounds)) {
-                return Ok(None);
+            let Some(begun) = state.begun.get_mut(&shard) else { return Ok(()) };
+            match outcome {
+                Err(error) => {
+                    begun.has_news = true;
+                    return Err(error);
+                }
+                // Rows came again meanwhile.
+                Ok(_) if begun.has_news => {}
+                Ok(rows) => {
+                    state.begun.remove(&shard);
+                    state.done.insert(shard..shard + 1);
+                    stored.extend(rows);
+                    return Ok(());
+                }
             }
         }
-        let stored = self.store(&array(), shard)?;
-        let mut state = self.state();
-        state.begun.remove(&shard);
-        state.done.insert(shard..shard + 1);
-        Ok(stored)
     }
 
     /// Stores all shards of which rows have come since they were stored last. They stay in memory until they are whole.
@@ -166,6 +188,11 @@ impl Shards {
         let waiting: Vec<u64> = state.begun.iter().filter(|(_, of)| of.has_news).map(|(shard, _)| *shard).collect();
         drop(state);
         for shard in waiting {
+            let is_whole = |begun: &Begun| begun.rows.contains(&rows_between(shard, self.height, &self.bounds));
+            if self.state().begun.get(&shard).is_some_and(is_whole) {
+                self.finish(array, shard, stored)?;
+                continue;
+            }
             stored.extend(self.store(array, shard)?);
             self.state().begun.entry(shard).and_modify(|begun| begun.has_news = false);
         }
@@ -174,10 +201,8 @@ impl Shards {
 
     /// Reads rows of one block, from where they were written last.
     pub(super) fn read(&self, array: &Array, span: &Range<u64>) -> Result<NdBuffer> {
-        let state = self.state();
-        let begun = state.begun.get(&(span.start / self.height)).filter(|begun| begun.known.contains(span));
-        let begun = begun.map(|begun| begun.inner.clone());
-        drop(state);
+        let begun = self.state().begun.get(&(span.start / self.height)).map(|begun| begun.inner.clone());
+        begun.as_ref().map_or(Ok(()), |inner| self.seed(array, inner, span))?;
         begun.as_ref().unwrap_or(array).read_buffer(&self.part.selection(span)?)
     }
 

@@ -1,6 +1,6 @@
 //! The thread of a writer that stores rows, and what it shares with the program's thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cuzarr_device::{Event, NdBuffer};
 
-use super::gathered::{Gathered, Part};
+use super::gathered::{Arrays, Gathered, Part, Written};
 use super::rows::Rows;
 use super::shards::Sharding;
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
@@ -22,6 +22,8 @@ use crate::store::Store;
 
 /// Number of batches that are written at a time: while the files of one are written, the next one is encoded.
 const BATCHES_AT_ONCE: usize = 2;
+/// Number of batches whose shards are being stored, beside which others begin.
+const FINISHING_AT_ONCE: usize = 2;
 /// The longest time for which a writer keeps the locks of its arrays' documents, and the pause before it takes them again
 /// if it did. A caller of another process asks for a lock 50 times a second.
 const TURN: Duration = Duration::from_secs(1);
@@ -82,6 +84,8 @@ pub(super) struct Stored {
     pub(super) height: u64,
     /// How the array is sharded, if its shards are gathered from inner chunks.
     pub(super) sharding: Option<Sharding>,
+    /// The number of the array to which the program adds the rows: this one, unless it is a coarser level.
+    pub(super) image: usize,
     /// The number of the next finer level, and the number of its rows that become one, if this is a coarser level.
     pub(super) finer: Option<(usize, u64)>,
     /// The shape that the stored document must have, because nobody else changes it.
@@ -96,7 +100,7 @@ impl Stored {
     pub(super) fn new(array: Array, part: Part, height: u64, sharding: Option<Sharding>) -> Stored {
         let shape = array.shape().to_vec();
         let rows = Rows::from(0..part.start[part.axis]);
-        Stored { array, end: shape[part.axis], part, height, sharding, finer: None, shape, rows }
+        Stored { array, end: shape[part.axis], part, height, sharding, image: 0, finer: None, shape, rows }
     }
 
     /// The first row that is not in the store.
@@ -128,13 +132,13 @@ pub(super) struct Shared {
 type AtWork = Vec<(u64, Vec<Objects>)>;
 
 /// A batch of tasks that was written, its number, the rows that are in the store, and the outcome.
-type Written = (u64, Vec<Task>, Vec<StoredRows>, Result<()>);
+type Done = (u64, Vec<Task>, Vec<StoredRows>, Result<()>);
 
 /// What the storing thread does next.
 enum Step {
     /// Begins to write tasks, which touch other stored objects than those that are being written.
     Begin(Vec<Task>),
-    Written(Written),
+    Written(Done),
     /// There is nothing to do until a task comes.
     Rest,
 }
@@ -144,8 +148,10 @@ struct State {
     tasks: VecDeque<Task>,
     /// Number of batches that were begun, and whose rows do not count as stored yet.
     at_work: usize,
+    /// Number of batches whose rows are encoded, and whose shards are being stored.
+    finishing: usize,
     /// Batches that were written, with the outcome.
-    written: Vec<Written>,
+    written: Vec<Done>,
     /// Memory for rows of each array that is not in use.
     free: Vec<Vec<NdBuffer>>,
     /// For each array, the first row that is not stored.
@@ -288,7 +294,8 @@ impl Shared {
             if let Some(written) = state.written.pop() {
                 return Step::Written(written);
             }
-            if begins && !state.abandoned && at_work.len() < BATCHES_AT_ONCE {
+            let is_free = at_work.len() < BATCHES_AT_ONCE + state.finishing.min(FINISHING_AT_ONCE);
+            if begins && !state.abandoned && is_free {
                 let batch = take(&mut state.tasks, arrays, at_work);
                 if !batch.is_empty() {
                     state.at_work += 1;
@@ -302,7 +309,24 @@ impl Shared {
         }
     }
 
-    fn written(&self, written: Written) {
+    /// Frees the memory of rows that are encoded, while their shards are stored. Returns what is to be done again if that
+    /// fails.
+    fn encoded(&self, batch: Vec<Task>) -> Vec<Task> {
+        let mut state = self.lock();
+        state.finishing += 1;
+        let mut left = Vec::with_capacity(batch.len());
+        for Task { array, span, work } in batch {
+            if let Work::Rows(given) = work {
+                state.free[array].extend(given.slot);
+            }
+            left.push(Task { array, span, work: Work::Settle });
+        }
+        drop(state);
+        self.changed.notify_all();
+        left
+    }
+
+    fn written(&self, written: Done) {
         self.lock().written.push(written);
         self.changed.notify_all();
     }
@@ -396,19 +420,25 @@ fn sorted(arrays: &[Stored]) -> Vec<usize> {
     sorted
 }
 
-/// Stores shorter shapes of arrays that have more rows than `ends` says.
-pub(super) fn shorten(arrays: &mut [Stored], ends: &[u64]) -> Result<()> {
+/// Stores shorter shapes of arrays that have more rows than `ends` says. Returns the locks of all arrays.
+pub(super) fn shorten(arrays: &mut [Stored], ends: &[u64], locks: NodeLocks) -> Result<Option<NodeLocks>> {
     let is_over = |(of, end): (&Stored, &u64)| of.shape[of.part.axis] > *end;
     if !arrays.iter().zip(ends).any(is_over) {
-        return Ok(());
+        return Ok(Some(locks));
     }
     let sorted = sorted(arrays);
-    Documents::take(arrays, &sorted)?.store_shapes(arrays, ends, |own, end| own > end)?;
+    let documents = Documents::of(arrays, &sorted, locks)?;
+    documents.store_shapes(arrays, ends, |own, end| own > end)?;
     for (of, end) in arrays.iter_mut().zip(ends) {
         of.end = of.end.min(*end);
         of.array.refresh()?;
     }
-    Ok(())
+    Ok(documents.locks)
+}
+
+/// Where the document of an array is.
+pub(super) fn node_place(array: &Array) -> NodePlace {
+    NodePlace { path: array.path().to_string(), format: array.metadata().zarr_format(), is_array: true }
 }
 
 fn panicked() -> Error {
@@ -441,9 +471,19 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
                     at_work.push((number, batch.iter().map(|task| Objects::of(task, arrays)).collect()));
                     let longer = documents.prepare(arrays, &batch);
                     threads.spawn(move || {
-                        let mut stored = Vec::new();
-                        let caught = catch_unwind(AssertUnwindSafe(|| gathered.write(&batch, &longer?, &mut stored)));
-                        shared.written((number, batch, stored, caught.unwrap_or_else(|_| Err(panicked()))));
+                        let (mut batch, mut to) = (batch, Written::default());
+                        let caught = catch_unwind(AssertUnwindSafe(|| {
+                            gathered.write(&batch, &longer?, &mut to)?;
+                            if to.whole.is_empty() {
+                                return Ok(());
+                            }
+                            // The rows are encoded, so their memory is free while their shards are stored.
+                            batch = shared.encoded(std::mem::take(&mut batch));
+                            let outcome = gathered.finish(&mut to);
+                            shared.lock().finishing -= 1;
+                            outcome
+                        }));
+                        shared.written((number, batch, to.stored, caught.unwrap_or_else(|_| Err(panicked()))));
                     });
                 }
                 Step::Written((number, batch, stored, outcome)) => {
@@ -462,9 +502,9 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
     for batch in failed {
         let mut one = |task: &Task| {
             let task = slice::from_ref(task);
-            let (longer, mut stored) = (documents.prepare(arrays, task)?, Vec::new());
-            let outcome = gathered.write(task, &longer, &mut stored);
-            documents.publish(arrays, &stored, gathered).and(outcome)
+            let (longer, mut to) = (documents.prepare(arrays, task)?, Written::default());
+            let outcome = gathered.write(task, &longer, &mut to).and_then(|()| gathered.finish(&mut to));
+            documents.publish(arrays, &to.stored, gathered).and(outcome)
         };
         outcome = outcome.and_then(|()| batch.iter().try_for_each(|task| one(task).at(|| named(&task.span))));
         shared.done(batch, arrays, outcome.clone());
@@ -494,12 +534,18 @@ impl Documents<'_> {
         if numbers.is_empty() {
             return Ok(Documents { locks: None, numbers, metadata: Vec::new(), store, cancellation });
         }
-        let place = |&number: &usize| {
-            let array = &arrays[number].array;
-            NodePlace { path: array.path().to_string(), format: array.metadata().zarr_format(), is_array: true }
-        };
-        let places = numbers.iter().map(place).collect();
-        let locks = NodeLocks::take_as_writer(Arc::clone(&store), places, &cancellation)?;
+        let places = numbers.iter().map(|&number| node_place(&arrays[number].array)).collect();
+        let locks = NodeLocks::take_as_writer(store, places, &cancellation)?;
+        Documents::of(arrays, numbers, locks)
+    }
+
+    /// Reads the documents, which `locks` lock.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when another program changed a shape.
+    fn of<'a>(arrays: &[Stored], numbers: &'a [usize], locks: NodeLocks) -> Result<Documents<'a>> {
+        let first = &arrays[0].array;
+        let (store, cancellation) = (Arc::clone(first.store()), first.options().cancellation.clone());
         let found = locks.read(&(0..numbers.len()).collect::<Vec<_>>())?;
         let metadata = numbers.iter().zip(&found).map(|(&number, found)| known(&arrays[number], found));
         let metadata = metadata.collect::<Result<Vec<_>>>()?;
@@ -511,26 +557,27 @@ impl Documents<'_> {
         self.locks.is_some() && self.store.capabilities().transactional
     }
 
-    /// Returns the arrays of the writer, long enough for the rows of a batch.
-    fn prepare(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<Vec<Array>> {
+    /// Returns the arrays of the images of a batch, long enough for its rows.
+    fn prepare(&self, arrays: &mut [Stored], batch: &[Task]) -> Result<Arrays> {
         if self.is_transactional() {
             self.publish_ahead(arrays, batch)?;
         }
         // Rows of the same objects that are stored behind the shape stay.
         let ends = ends_of(arrays, batch, |of| of.end);
-        let longer = |(number, of): (usize, &Stored)| {
+        let images: BTreeSet<usize> = batch.iter().map(|task| task.array).collect();
+        let mut longer = Arrays::new();
+        for (number, of) in arrays.iter_mut().enumerate().filter(|(_, of)| images.contains(&of.image)) {
+            of.end = ends[number];
             let mut array = of.array.clone();
             if let Some(at) = self.numbers.iter().position(|other| *other == number) {
                 let (mut metadata, mut shape) = (self.metadata[at].clone(), of.shape.clone());
-                shape[of.part.axis] = shape[of.part.axis].max(ends[number]);
+                shape[of.part.axis] = shape[of.part.axis].max(of.end);
                 metadata.set_shape(shape)?;
                 array.set_metadata(metadata);
             }
-            Ok(array)
-        };
-        let longer = arrays.iter().enumerate().map(longer).collect();
-        arrays.iter_mut().zip(ends).for_each(|(of, end)| of.end = end);
-        longer
+            longer.insert(number, array);
+        }
+        Ok(longer)
     }
 
     /// Notes that rows are written, and stores the shapes of the arrays that grew by them.
@@ -630,11 +677,14 @@ fn known(of: &Stored, found: &StoredNode) -> Result<ArrayMetadata> {
 /// For each array, the first row behind those of a batch and those before `stored`. Coarser levels get as many rows as
 /// the finer ones may have then.
 fn ends_of(arrays: &[Stored], batch: &[Task], stored: impl Fn(&Stored) -> u64) -> Vec<u64> {
-    let mut ends: Vec<u64> = Vec::with_capacity(arrays.len());
+    let mut ends: Vec<u64> = arrays.iter().map(stored).collect();
+    for task in batch.iter().filter(|task| matches!(task.work, Work::Rows(_))) {
+        ends[task.array] = ends[task.array].max(task.span.end);
+    }
     for (number, of) in arrays.iter().enumerate() {
-        let own = batch.iter().filter(|task| task.array == number && matches!(task.work, Work::Rows(_)));
-        let end = own.map(|task| task.span.end).fold(stored(of), u64::max);
-        ends.push(of.finer.map_or(end, |(finer, factor)| end.max(ends[finer].div_ceil(factor))));
+        if let Some((finer, factor)) = of.finer {
+            ends[number] = ends[number].max(ends[finer].div_ceil(factor));
+        }
     }
     ends
 }
