@@ -1,4 +1,4 @@
-"""Writers: they take rows of arrays from a running program, such as a simulation, and store them behind its back.
+"""Writers: they take rows of arrays from a running program, such as a simulation, and store them in the background.
 
 :meth:`cuzarr.Array.writer` and :meth:`cuzarr.Group.writer` open them. The guide "From inside a running program" says what they promise.
 """

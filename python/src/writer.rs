@@ -1,4 +1,4 @@
-//! Writers for Python: they take rows of arrays from a running program, and store them behind its back.
+//! Writers for Python: they take rows of arrays from a running program, and store them in the background.
 
 use std::process;
 use std::sync::{Mutex, PoisonError};

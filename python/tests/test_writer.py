@@ -463,7 +463,10 @@ def test_levels_have_no_rows_of_gaps(tmp_path: Path) -> None:
         group = cuzarr.create_group({})
         options: Any = {"shape": (0,), "chunks": (4,), "dtype": "u1", "fill_value": 7}
         fine, coarse = group.create_array("0", shards=(12,), **options), group.create_array("1", **options)
-        with pytest.warns(CuzarrUserWarning, match="row 3 did not come"), fine.writer(levels=[(coarse, (2,))], method="max") as writer:
+        with (
+            pytest.warns(CuzarrUserWarning, match="row 3 did not come"),
+            fine.writer(levels=[(coarse, (2,))], method="max") as writer,
+        ):
             writer.append([101, 102, 103])
             writer.write(4, 105)
         assert coarse[...].tolist() == [102, 103], round_

@@ -82,7 +82,7 @@ PAGES = (
     Page("errors", "Errors", "Every error, and what it means.", "cuzarr.errors"),
     Page("typing", "Types", "Types of arguments and results, for annotations.", "cuzarr.typing"),
     Page("loader", "Samples for training", "Batches of samples of stored arrays, for any framework.", "cuzarr.loader"),
-    Page("writer", "Writers", "Rows of a running program, stored behind its back.", "cuzarr.writer"),
+    Page("writer", "Writers", "Rows of a running program, stored in the background.", "cuzarr.writer"),
     Page("torch", "PyTorch", "Datasets and tensors.", "cuzarr.torch"),
     Page("jax", "JAX", "Datasets and arrays.", "cuzarr.jax"),
     Page("xarray", "xarray", "The engine for `xarray.open_dataset`, and what data sets get.", "cuzarr.xarray"),

@@ -145,7 +145,7 @@ typedef struct cuzarr_error cuzarr_error;
 // An open group. Several threads may use the same handle at once.
 typedef struct cuzarr_group cuzarr_group;
 
-// A writer: it takes rows of arrays from a running program, and stores them behind its back. A row is all elements with
+// A writer: it takes rows of arrays from a running program, and stores them in the background. A row is all elements with
 // one index along one dimension. Several threads may use the same handle; their calls that add or store rows wait for
 // each other.
 typedef struct cuzarr_writer cuzarr_writer;

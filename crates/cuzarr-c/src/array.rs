@@ -270,7 +270,7 @@ pub unsafe extern "C" fn cuzarr_read_many(
     }))
 }
 
-/// A writer: it takes rows of arrays from a running program, and stores them behind its back. A row is all elements with
+/// A writer: it takes rows of arrays from a running program, and stores them in the background. A row is all elements with
 /// one index along one dimension. Several threads may use the same handle; their calls that add or store rows wait for
 /// each other.
 pub struct cuzarr_writer(());

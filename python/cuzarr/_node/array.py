@@ -1119,7 +1119,7 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         levels: Iterable[tuple[Array, Sequence[int]]] = (),
         method: str = "mean",
     ) -> Writer:
-        """Open a writer that takes rows along an axis from a running program, and stores them behind its back.
+        """Open a writer that takes rows along an axis from a running program, and stores them in the background.
 
         A call of the writer copies rows and returns. Rows are gathered until a chunk is whole, and chunks of a shard until the shard is, so
         each object is written once. The shape is stored after the rows: a killed program leaves the array as it was after its last whole block. Meanwhile, nothing else
@@ -1130,10 +1130,10 @@ class Array(Node, StoredProtocol, Operators["ArrayLike", Expression], OneElement
         axis : int or str
             A number, or the name of a dimension.
         slots : int
-            Number of blocks of rows for which there is memory, on the array's device. A block has the rows of one chunk. The encoded chunks
-            of as many shards wait in host memory.
+            Number of blocks of rows for which there is memory, on the array's device. A block has the rows of one chunk; with levels, of as
+            many chunks as give whole rows of the next level. The encoded chunks of as many shards wait in host memory.
         resume : bool
-            Whether to delete chunks behind the array's end first, which a killed program may have left.
+            Whether to delete chunks behind the array's end first, which a killed program may have left. No other program may have a writer.
         region : sequence of slice, optional
             The part of the array that this writer fills, in whole stored objects. The array then keeps its shape, so several programs
             can fill one array. By default the writer appends rows.

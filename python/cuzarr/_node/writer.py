@@ -1,4 +1,4 @@
-"""Writers, which take rows from a running program and store them behind its back."""
+"""Writers, which take rows from a running program and store them in the background."""
 
 from __future__ import annotations
 
@@ -387,7 +387,9 @@ def _box(array: ResizableArray, region: Sequence[slice]) -> tuple[list[int], lis
     if not all(isinstance(one, slice) for one in given) or len(given) > array.ndim:
         raise ArgumentTypeError(f"got the region {region!r}, expected up to {array.ndim} slices")
     given += [slice(None)] * (array.ndim - len(given))
-    if not all(bound is None or isinstance(bound, int | np.integer) for one in given for bound in (one.start, one.stop, one.step)):
+    if not all(
+        bound is None or isinstance(bound, int | np.integer) for one in given for bound in (one.start, one.stop, one.step)
+    ):
         raise ArgumentTypeError(f"got the region {region!r}, expected slices of integers")
     for axis, (one, extent) in enumerate(zip(given, array.shape, strict=True)):
         if any(bound is not None and not -extent <= bound <= extent for bound in (one.start, one.stop)):

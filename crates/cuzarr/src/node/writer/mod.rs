@@ -1,4 +1,4 @@
-//! Writers: they take rows of arrays from a running program, and store them behind its back.
+//! Writers: they take rows of arrays from a running program, and store them in the background.
 //!
 //! ```text
 //! program   append ─> copy into a block ────────┐ (in the order of the program's stream)
