@@ -5,6 +5,8 @@ import functools
 import importlib.metadata
 import importlib.util
 
+FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
+
 
 def cuzarr(path, device):
     import cuzarr
@@ -34,11 +36,27 @@ def zarr(path, device):
     return _placed(zarr.open_array(path, mode="r")[...], device)
 
 
+def zarr_fused(path, device):
+    """zarr-python with the pipeline that it has from 3.3 on beside its default."""
+    import zarr
+
+    with zarr.config.set({"codec_pipeline.path": FUSED}):
+        return _placed(zarr.open_array(path, mode="r")[...], device)
+
+
 def zarr_gpu(path, device):
     """zarr-python with its own GPU buffers."""
     import zarr
 
     with zarr.config.enable_gpu():
+        return zarr.open_array(path, mode="r")[...]
+
+
+def zarr_fused_gpu(path, device):
+    """The same with the fused pipeline."""
+    import zarr
+
+    with zarr.config.enable_gpu(), zarr.config.set({"codec_pipeline.path": FUSED}):
         return zarr.open_array(path, mode="r")[...]
 
 
@@ -98,8 +116,8 @@ def _placed(host, device):
         return cupy.asarray(host)
 
 
-ON_CPU = {engine.__name__: engine for engine in (cuzarr, zarr_cuzarr, zarr_enabled, zarrs, tensorstore, zarr)}
-ON_CUDA = ON_CPU | {engine.__name__: engine for engine in (zarr_gpu, kvikio)}
+ON_CPU = {engine.__name__: engine for engine in (cuzarr, zarr_cuzarr, zarr_enabled, zarrs, tensorstore, zarr, zarr_fused)}
+ON_CUDA = ON_CPU | {engine.__name__: engine for engine in (zarr_gpu, zarr_fused_gpu, kvikio)}
 PACKAGES = {
     "cuzarr": "cuzarr",
     "zarr_cuzarr": "zarr",
@@ -107,7 +125,9 @@ PACKAGES = {
     "zarrs": "zarrs",
     "tensorstore": "tensorstore",
     "zarr": "zarr",
+    "zarr_fused": "zarr",
     "zarr_gpu": "zarr",
+    "zarr_fused_gpu": "zarr",
     "kvikio": "kvikio",
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzarr::CancellationToken;
+use cuzarr::internal::meta::node::ZARR_JSON;
 use cuzarr::internal::node::with_store;
 use cuzarr::node::Array;
 use cuzarr::store::{
@@ -58,9 +59,11 @@ impl Watch {
         self.cancellation.cancel();
     }
 
-    fn note(&self, note: impl FnOnce(&mut Keys) -> bool) {
-        if self.counts {
-            note(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Notes a key that holds elements. Documents, and records of progress, do not count.
+    fn note(&self, key: &str, keys: fn(&mut Keys) -> &mut HashSet<String>) {
+        let name = key.rsplit('/').next().unwrap_or(key);
+        if self.counts && name != ZARR_JSON && !name.starts_with('.') {
+            keys(&mut self.keys.lock().unwrap_or_else(PoisonError::into_inner)).insert(key.to_string());
         }
     }
 }
@@ -104,7 +107,7 @@ impl Watches {
 
     fn note_read(&self, key: &str, is_missing: bool) {
         for watch in self.0.iter() {
-            watch.note(|keys| keys.read.insert(key.to_string()));
+            watch.note(key, |keys| &mut keys.read);
             if watch.lists_missing && is_missing {
                 watch.keys.lock().unwrap_or_else(PoisonError::into_inner).missing.insert(key.to_string());
             }
@@ -112,7 +115,7 @@ impl Watches {
     }
 
     fn note_written(&self, key: &Key) {
-        self.0.iter().for_each(|watch| watch.note(|keys| keys.written.insert(key.to_string())));
+        self.0.iter().for_each(|watch| watch.note(key, |keys| &mut keys.written));
     }
 }
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,29 @@ def test_progress_hears_of_objects_while_they_are_written(source: cuzarr.Array) 
     heard.clear()
     copied = cuzarr.copy(source, Waiting(), progress=lambda done, total: heard.set() if done > 0 else None)
     np.testing.assert_array_equal(copied[...], VALUES)
+
+
+def test_progress_of_a_group_counts_chunks_alone() -> None:
+    group = cuzarr.create_group({})
+    for number in range(12):
+        group.create_array(f"a{number}", data=np.ones(2, "f4"), chunks=(1,))
+    chunks: set[str] = set()
+    heard: list[tuple[int, int, int | None]] = []
+
+    class Counted(dict[str, Any]):
+        """Knows the chunks that are there, and is slow enough for words of progress."""
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            chunks.update([key] if "/c/" in key else [])
+            time.sleep(0.02)
+            super().__setitem__(key, value)
+
+    def progress(done: int, total: int | None) -> None:
+        heard.append((done, len(chunks), total))
+
+    cuzarr.copy(group, Counted(), progress=progress)
+    assert heard[-1] == (24, 24, 24)
+    assert all(done <= stored for done, stored, _ in heard), heard
 
 
 def test_an_array_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ use crate::output::Output;
     name = "cuzarr",
     version,
     about = "Zarr arrays straight into and out of GPU memory",
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "First steps: `cuzarr doctor` says what works on this machine, `cuzarr demo` writes and reads arrays of its own, and \
+                  `cuzarr info PATH` shows one of yours."
 )]
 struct Arguments {
     /// Print one JSON document instead of text

@@ -376,6 +376,9 @@ class Group(Node):
             arrays = dict(self.arrays())
             if isinstance(axis, str):
                 arrays = {name: array for name, array in arrays.items() if axis in (array._dimension_names or ())}
+            if not arrays:
+                hint = "name the arrays, and give the axis as a number if they have no dimension names"
+                raise InvalidArgumentError(f"no array directly below the group has the dimension {axis!r}", hint=hint)
         else:
             arrays = {name: self.get_array(name) for name in ([names] if isinstance(names, str) else names)}
         return GroupWriter(arrays, axis, slots=slots, resume=resume, region=region)

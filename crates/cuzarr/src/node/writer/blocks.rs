@@ -7,7 +7,7 @@ use cuzarr_device::internal::transfer::fill_boxes_on;
 use cuzarr_device::{DType, Device, NdBuffer, Order, Stream};
 
 use super::rows::Rows;
-use super::storing::Stored;
+use super::stored::Stored;
 use crate::error::Result;
 
 /// The blocks of an array that are being gathered, and what is known of the others.

@@ -1,118 +1,24 @@
 //! What threads that write batches share: rows that were taken, and are not stored yet.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use cuzarr_device::NdBuffer;
+use std::sync::Mutex;
 
 use super::levels::{Levels, Sink};
-use super::rows::Rows;
-use super::shards::Shards;
-use super::storing::{StoredRows, Task, Work};
+use super::placing::{Placing, Put, Written, lock};
+use super::stored::Arrays;
+use super::tasks::{Task, Work};
 use crate::error::Result;
-use crate::node::array::Array;
-use crate::node::many::{ArrayWrite, write_all};
-use crate::plan::Selection;
 
-/// Arrays by their numbers among those of a writer.
-pub(super) type Arrays = BTreeMap<usize, Array>;
-
-/// For each array of a writer, its shards that are not whole, and its coarser levels.
+/// Where a writer puts rows, and for each array its coarser levels.
 pub(super) struct Gathered {
-    shards: Vec<Option<Shards>>,
-    levels: Vec<Option<Mutex<Levels>>>,
-    parts: Vec<Part>,
-    /// For each array to which the program adds rows, its number and those of its coarser levels.
-    images: Vec<Vec<usize>>,
-    /// For each array, the first row that is not in the store.
-    ends: Mutex<Vec<u64>>,
-    /// Arrays that have shards or levels, each long enough for all rows that were given to threads.
-    longest: Mutex<Arrays>,
-}
-
-/// The part of an array that a writer fills: the first element and the extent along each dimension. Along `axis`, rows
-/// are counted from the beginning of the array.
-#[derive(Clone)]
-pub(super) struct Part {
-    pub(super) axis: usize,
-    pub(super) start: Vec<u64>,
-    pub(super) extent: Vec<u64>,
-}
-
-impl Part {
-    /// The elements of rows.
-    pub(super) fn selection(&self, rows: &Range<u64>) -> Result<Selection> {
-        let (mut start, mut extent) = (self.start.clone(), self.extent.clone());
-        (start[self.axis], extent[self.axis]) = (rows.start, rows.end - rows.start);
-        Selection::region(&start, &extent)
-    }
-}
-
-/// What a batch wrote.
-#[derive(Default)]
-pub(super) struct Written {
-    /// The rows that are in the store.
-    pub(super) stored: Vec<StoredRows>,
-    /// The shards that are whole, by the number of their array and their own.
-    pub(super) whole: Vec<(usize, u64)>,
-}
-
-/// Rows of one block that are to be written.
-pub(super) struct Put {
-    pub(super) array: usize,
-    pub(super) span: Range<u64>,
-    /// The rows that the program gave; the others in `span` have the fill value.
-    pub(super) rows: Rows,
-    pub(super) value: NdBuffer,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) placing: Placing,
+    pub(super) levels: Vec<Option<Mutex<Levels>>>,
 }
 
 impl Gathered {
-    pub(super) fn new(
-        shards: Vec<Option<Shards>>,
-        levels: Vec<Option<Mutex<Levels>>>,
-        parts: Vec<Part>,
-        images: Vec<Vec<usize>>,
-    ) -> Gathered {
-        Gathered { shards, levels, parts, images, ends: Mutex::default(), longest: Mutex::default() }
-    }
-
-    /// The first row of an array that is not in the store.
-    pub(super) fn end(&self, array: usize) -> u64 {
-        lock(&self.ends).get(array).copied().unwrap_or(0)
-    }
-
-    pub(super) fn set_ends(&self, ends: Vec<u64>) {
-        *lock(&self.ends) = ends;
-    }
-
-    /// The arrays of an image, each long enough for the rows of all threads.
-    fn arrays_of(&self, image: usize) -> Arrays {
-        let longest = lock(&self.longest);
-        let own = |number: &usize| longest.get(number).map(|array| (*number, array.clone()));
-        self.images[image].iter().filter_map(own).collect()
-    }
-
-    fn lengthen(&self, arrays: &Arrays) {
-        let mut longest = lock(&self.longest);
-        for (number, array) in arrays {
-            let is_alone = self.images.get(*number).is_some_and(|image| image.len() == 1);
-            let rows = |of: &Array| of.shape()[self.parts[*number].axis];
-            let is_longer = longest.get(number).is_none_or(|own| rows(own) < rows(array));
-            if is_longer && (self.shards[*number].is_some() || !is_alone) {
-                longest.insert(*number, array.clone());
-            }
-        }
-    }
-
     /// Writes a batch. `arrays` are those of its images, long enough for all of its rows. `to` says what was written, also
     /// after a failure.
     pub(super) fn write(&self, batch: &[Task], arrays: &Arrays, to: &mut Written) -> Result<()> {
-        self.lengthen(arrays);
+        self.placing.lengthen(arrays);
         let mut puts = Vec::new();
         for task in batch {
             if let Work::Rows(given) = &task.work {
@@ -121,14 +27,14 @@ impl Gathered {
                 puts.push(Put { array: task.array, span: task.span.clone(), rows, value });
             }
         }
-        self.put(arrays, &puts, to)?;
+        self.placing.put(arrays, &puts, to)?;
         for task in batch {
             let mut levels = self.levels[task.array].as_ref().map(lock);
             if levels.is_none() && matches!(task.work, Work::Rows(_)) {
                 continue;
             }
-            let arrays = self.arrays_of(task.array);
-            let mut sink = Sink { gathered: self, arrays: &arrays, written: &mut *to };
+            let arrays = self.placing.arrays_of(task.array);
+            let mut sink = Sink { placing: &self.placing, arrays: &arrays, written: &mut *to };
             if let Some(levels) = &mut levels {
                 match &task.work {
                     Work::Rows(given) => levels.pass(&mut sink, &task.span, &given.rows, &given.value)?,
@@ -138,52 +44,9 @@ impl Gathered {
                 }
             }
             if matches!(task.work, Work::Settle | Work::Trim) {
-                for (number, array) in &arrays {
-                    self.shards[*number].as_ref().map_or(Ok(()), |shards| shards.settle(array, &mut to.stored))?;
-                }
+                self.placing.settle(&arrays, to)?;
             }
         }
         Ok(())
-    }
-
-    /// Stores the shards that are whole, and adds their rows to those that are in the store.
-    pub(super) fn finish(&self, to: &mut Written) -> Result<()> {
-        while let Some((number, shard)) = to.whole.pop() {
-            let array = lock(&self.longest).get(&number).cloned();
-            if let Some((shards, array)) = self.shards[number].as_ref().zip(array) {
-                shards.finish(&array, shard, &mut to.stored)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes rows to their arrays, or encodes them for shards that are not whole.
-    pub(super) fn put(&self, arrays: &Arrays, puts: &[Put], to: &mut Written) -> Result<()> {
-        let inner = |put: &Put| match &self.shards[put.array] {
-            Some(shards) => shards.begin(&arrays[&put.array], &put.span),
-            None => Ok(None),
-        };
-        let inner = puts.iter().map(inner).collect::<Result<Vec<Option<Array>>>>()?;
-        let mut writes = Vec::with_capacity(puts.len());
-        for (put, inner) in puts.iter().zip(&inner) {
-            let selection = self.parts[put.array].selection(&put.span)?;
-            writes.push(ArrayWrite::new(inner.as_ref().unwrap_or(&arrays[&put.array]), selection, put.value.clone()));
-        }
-        write_all(&writes)?;
-        for (put, inner) in puts.iter().zip(inner) {
-            match (&self.shards[put.array], inner) {
-                (Some(shards), Some(_)) => to.whole.extend(shards.add(&put.rows).map(|shard| (put.array, shard))),
-                _ => to.stored.push(StoredRows { array: put.array, rows: put.rows.clone() }),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads rows of one block of an array, from where they were written last.
-    pub(super) fn read(&self, arrays: &Arrays, array: usize, span: &Range<u64>) -> Result<NdBuffer> {
-        match &self.shards[array] {
-            Some(shards) => shards.read(&arrays[&array], span),
-            None => arrays[&array].read_buffer(&self.parts[array].selection(span)?),
-        }
     }
 }

@@ -6,9 +6,9 @@ use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::{Device, NdBuffer, Order, Stream};
 
 use super::blocks::{Block, Blocks};
-use super::gathered::{Arrays, Gathered, Put, Written};
+use super::placing::{Placing, Put, Written};
 use super::rows::Rows;
-use super::storing::Stored;
+use super::stored::{Arrays, Stored};
 use crate::error::Result;
 
 /// The coarser levels of one array, from the finest on.
@@ -67,7 +67,7 @@ impl Levels {
     /// Makes the rows of a level again, of stored rows of the level `finer`.
     pub(super) fn remake(&mut self, to: &mut Sink<'_>, finer: usize, span: &Range<u64>) -> Result<()> {
         let Some(at) = self.levels.iter().position(|level| level.finer == finer) else { return Ok(()) };
-        let value = to.gathered.read(to.arrays, finer, span)?;
+        let value = to.placing.read(to.arrays, finer, span)?;
         self.make(at, to, &Passed { span: span.clone(), rows: span.clone().into(), value: &value })
     }
 
@@ -97,16 +97,16 @@ impl Levels {
     pub(super) fn trim(&mut self, to: &mut Sink<'_>) -> Result<()> {
         let mut is_changed = false;
         for Level { number, finer, axis, factors, .. } in &self.levels {
-            let (end, factor) = (to.gathered.end(*finer), factors[*axis] as u64);
+            let (end, factor) = (to.placing.end(*finer), factors[*axis] as u64);
             is_changed |= end < to.arrays[finer].shape()[*axis] && !end.is_multiple_of(factor);
             if end == 0 || !is_changed {
                 continue;
             }
             let last = (end - 1) / factor;
-            let value = to.gathered.read(to.arrays, *finer, &(last * factor..end))?;
+            let value = to.placing.read(to.arrays, *finer, &(last * factor..end))?;
             let (value, span) = (downsample(&value, factors, self.method)?, last..last + 1);
             let put = Put { array: *number, span: span.clone(), rows: span.into(), value };
-            to.gathered.put(to.arrays, &[put], to.written)?;
+            to.placing.put(to.arrays, &[put], to.written)?;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Levels {
         let source = span.start * factor..end;
         let dtype = to.arrays[&level.finer].device_dtype()?;
         let value = match () {
-            () if source != passed.span => to.gathered.read(to.arrays, level.finer, &source)?,
+            () if source != passed.span => to.placing.read(to.arrays, level.finer, &source)?,
             () if passed.value.dtype() != dtype => passed.value.astype(dtype, Order::C)?,
             () => passed.value.clone(),
         };
@@ -168,14 +168,14 @@ impl Levels {
         let Passed { span, rows, value } = made;
         let put =
             Put { array: self.levels[at].number, span: span.clone(), rows: rows.clone(), value: (*value).clone() };
-        to.gathered.put(to.arrays, &[put], to.written)?;
+        to.placing.put(to.arrays, &[put], to.written)?;
         self.make(at + 1, to, made)
     }
 }
 
 /// Where levels write their rows.
 pub(super) struct Sink<'a> {
-    pub(super) gathered: &'a Gathered,
+    pub(super) placing: &'a Placing,
     /// The arrays of the image, long enough for the rows.
     pub(super) arrays: &'a Arrays,
     pub(super) written: &'a mut Written,

@@ -13,9 +13,12 @@ mod blocks;
 mod gathered;
 mod levels;
 mod opening;
+mod placing;
 mod rows;
 mod shards;
+mod stored;
 mod storing;
+mod tasks;
 mod track;
 
 use std::collections::BTreeSet;
@@ -31,8 +34,11 @@ use self::gathered::Gathered;
 use self::levels::Levels;
 pub use self::opening::WriterArray;
 use self::opening::{Image, Opened};
+use self::placing::Placing;
 use self::shards::Shards;
-use self::storing::{Shared, Stored, Task, Work};
+use self::stored::Stored;
+use self::storing::Shared;
+use self::tasks::{Task, Work};
 use self::track::{Checked, Streams, Track};
 use super::array::Array;
 use crate::error::{Error, ErrorKind, Result, ResultExt};
@@ -345,5 +351,5 @@ fn gathered(stored: &[Stored], images: &[Image], is_final: bool, device: Device)
     let levels = (0..stored.len()).map(levels).collect::<Result<_>>()?;
     let members = |(number, image): (usize, &Image)| iter::once(number).chain(image.numbers()).collect();
     let (parts, images) = (stored.iter().map(|of| of.part.clone()).collect(), images.iter().enumerate().map(members));
-    Ok(Gathered::new(shards, levels, parts, images.collect()))
+    Ok(Gathered { placing: Placing::new(shards, parts, images.collect()), levels })
 }

@@ -7,9 +7,8 @@ use cuzarr_device::downsample::{Downsampling, downsample};
 use cuzarr_device::{Device, NdBuffer, Order};
 
 use super::WriterOptions;
-use super::gathered::Part;
-use super::shards::Sharding;
-use super::storing::{Stored, node_place, shorten};
+use super::stored::{Part, Sharding, Stored};
+use super::storing::{node_place, shorten};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::node::array::Array;
 use crate::node::document::NodeLocks;

@@ -6,49 +6,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::{Device, NdBuffer};
-use serde_json::Value;
 
 use super::blocks::rows_between;
-use super::gathered::Part;
 use super::rows::Rows;
-use super::storing::{Stored, StoredRows};
+use super::stored::{Part, Sharding, Stored, StoredRows};
 use crate::error::Result;
-use crate::meta::{ArrayMetadata, CodecsMetadata, Extension, NewArray};
+use crate::meta::{ArrayMetadata, CodecsMetadata, NewArray};
 use crate::node::array::Array;
 use crate::run::Engine;
 use crate::store::{MemoryStore, StoreExt};
-
-/// The rows and the inner chunks of a sharded array.
-#[derive(Clone, Debug)]
-pub(super) struct Sharding {
-    /// Rows of a shard.
-    pub(super) height: u64,
-    /// Extents of an inner chunk.
-    chunk: Vec<u64>,
-    codecs: Vec<Extension>,
-}
-
-impl Sharding {
-    /// Returns how an array is sharded, if its shards are written from inner chunks that are encoded row by row.
-    pub(super) fn of(array: &Array, axis: usize) -> Result<Option<Sharding>> {
-        let CodecsMetadata::V3(codecs) = array.metadata().codecs() else { return Ok(None) };
-        let (Some(chunk), [sharding]) = (Extension::inner_chunk_shape(codecs), &codecs[..]) else { return Ok(None) };
-        let height = array.metadata().chunk_grid().chunk_shape()[axis];
-        // Without rows of inner chunks there is nothing to encode early. Transactional stores show a shard's rows first.
-        if chunk[axis] >= height || array.store().capabilities().transactional {
-            return Ok(None);
-        }
-        let Some(Value::Array(inner)) = sharding.configuration.get("codecs") else { return Ok(None) };
-        let codec = |(at, codec)| Extension::from_json(codec, &format!("codecs[{at}]"));
-        let codecs = inner.iter().enumerate().map(codec).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Sharding { height, chunk, codecs }))
-    }
-
-    /// Rows of an inner chunk.
-    pub(super) fn inner_height(&self, axis: usize) -> u64 {
-        self.chunk[axis]
-    }
-}
 
 /// The shards of an array that are not whole.
 pub(super) struct Shards {

@@ -7,11 +7,12 @@ use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cuzarr_device::{Event, NdBuffer};
+use cuzarr_device::NdBuffer;
 
-use super::gathered::{Arrays, Gathered, Part, Written};
-use super::rows::Rows;
-use super::shards::Sharding;
+use super::gathered::Gathered;
+use super::placing::Written;
+use super::stored::{Arrays, Stored, StoredRows};
+use super::tasks::{Task, Work};
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result, ResultExt};
 use crate::meta::{ArrayMetadata, NodeDocuments, NodeMetadata};
@@ -30,95 +31,6 @@ const TURN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest time for which a writer that was closed, or dropped, waits for a store that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What the storing thread has to do for one array.
-pub(super) struct Task {
-    /// The number of the array among those of the writer.
-    pub(super) array: usize,
-    /// The rows that this is about.
-    pub(super) span: Range<u64>,
-    pub(super) work: Work,
-}
-
-pub(super) enum Work {
-    /// Stores rows.
-    Rows(Box<Given>),
-    /// Makes coarser rows again, of rows that the level with this number has in the store.
-    Remake(usize),
-    /// Stores the shards and the coarser rows that are gathered.
-    Settle,
-    /// Makes the last rows of coarser levels without rows that lie behind one that did not come.
-    Trim,
-}
-
-/// Rows of one block.
-pub(super) struct Given {
-    /// The rows that the program gave; the others in the task's span have the fill value.
-    pub(super) rows: Rows,
-    pub(super) value: NdBuffer,
-    /// After this event, `value` has its elements.
-    pub(super) ready: Event,
-    /// The memory that is free when the rows are stored.
-    pub(super) slot: Option<NdBuffer>,
-    /// Whether rows of this block were handed over before.
-    pub(super) is_late: bool,
-}
-
-impl Task {
-    fn has_slot(&self) -> bool {
-        matches!(&self.work, Work::Rows(given) if given.slot.is_some())
-    }
-}
-
-/// Rows of an array that were stored.
-pub(super) struct StoredRows {
-    pub(super) array: usize,
-    pub(super) rows: Rows,
-}
-
-/// An array of a writer, as the storing thread knows it.
-pub(super) struct Stored {
-    pub(super) array: Array,
-    pub(super) part: Part,
-    /// Rows of one block.
-    pub(super) height: u64,
-    /// How the array is sharded, if its shards are gathered from inner chunks.
-    pub(super) sharding: Option<Sharding>,
-    /// The number of the array to which the program adds the rows: this one, unless it is a coarser level.
-    pub(super) image: usize,
-    /// The number of the next finer level, and the number of its rows that become one, if this is a coarser level.
-    pub(super) finer: Option<(usize, u64)>,
-    /// The shape that the stored document must have, because nobody else changes it.
-    shape: Vec<u64>,
-    /// The first row behind all rows that are stored, or on their way.
-    end: u64,
-    /// The rows that were stored, beginning with those that were there before.
-    rows: Rows,
-}
-
-impl Stored {
-    pub(super) fn new(array: Array, part: Part, height: u64, sharding: Option<Sharding>) -> Stored {
-        let shape = array.shape().to_vec();
-        let rows = Rows::from(0..part.start[part.axis]);
-        Stored { array, end: shape[part.axis], part, height, sharding, image: 0, finer: None, shape, rows }
-    }
-
-    /// The first row that is not in the store.
-    fn end_of_prefix(&self) -> u64 {
-        self.rows.first_missing(0)
-    }
-
-    /// The first row that is not in the array as it is stored.
-    fn position(&self) -> u64 {
-        self.end_of_prefix().min(self.shape[self.part.axis])
-    }
-
-    /// The first row that the writer does not take.
-    pub(super) fn end_of_rows(&self, is_final: bool) -> u64 {
-        let Part { axis, start, extent } = &self.part;
-        if is_final { start[*axis] + extent[*axis] } else { i64::MAX as u64 }
-    }
-}
 
 /// What the program's thread and the storing thread share.
 #[derive(Default)]
@@ -479,7 +391,7 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
                             }
                             // The rows are encoded, so their memory is free while their shards are stored.
                             batch = shared.encoded(std::mem::take(&mut batch));
-                            let outcome = gathered.finish(&mut to);
+                            let outcome = gathered.placing.finish(&mut to);
                             shared.lock().finishing -= 1;
                             outcome
                         }));
@@ -503,7 +415,7 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
         let mut one = |task: &Task| {
             let task = slice::from_ref(task);
             let (longer, mut to) = (documents.prepare(arrays, task)?, Written::default());
-            let outcome = gathered.write(task, &longer, &mut to).and_then(|()| gathered.finish(&mut to));
+            let outcome = gathered.write(task, &longer, &mut to).and_then(|()| gathered.placing.finish(&mut to));
             documents.publish(arrays, &to.stored, gathered).and(outcome)
         };
         outcome = outcome.and_then(|()| batch.iter().try_for_each(|task| one(task).at(|| named(&task.span))));
@@ -595,7 +507,7 @@ impl Documents<'_> {
             ends.push(of.end_of_prefix().min(most));
         }
         let outcome = self.store_shapes(arrays, &ends, |own, end| own < end);
-        gathered.set_ends(ends);
+        gathered.placing.set_ends(ends);
         outcome
     }
 

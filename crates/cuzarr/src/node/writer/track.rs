@@ -8,7 +8,9 @@ use cuzarr_device::{Device, Event, NdBuffer, Stream};
 
 use super::blocks::{Block, Blocks, rows_between};
 use super::rows::Rows;
-use super::storing::{Given, Shared, Stored, Task, Work};
+use super::stored::Stored;
+use super::storing::Shared;
+use super::tasks::{Given, Task, Work};
 use crate::error::{Error, ErrorKind, Result};
 
 /// An array of a writer, as the program's thread knows it.
