@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import re
 import sys
@@ -267,10 +268,46 @@ def rechunking() -> Section:
     )  # fmt: skip
 
 
+def chunk_sizes() -> Section:
+    rows = [row for row in _rows(gather.record("2026-11-30-cliffs-2")) if row["group"] == "layouts" and row["case"].startswith("chunks of 1")]
+    table = []
+    for row in rows:
+        shape = [int(extent) for extent in row["case"].split()[-1].split("x")]
+        table.append((math.prod(shape) * 4 / 1024, row["case"].split()[-1].replace("x", " × "), row["cuzarr"], row["fused"]))
+    table.sort()
+    shown = [(f"{shape}, {_size(kib)}", own, peer) for kib, shape, own, peer in table]
+    chart = Chart(
+        "chunk-sizes", "GB/s of array into the memory of one H200, by the chunk", tuple(label for label, _, _ in shown),
+        {"cuzarr": tuple(own for _, own, _ in shown), "zarr-python, fused, and a copy": tuple(peer for _, _, peer in shown)},
+        is_logarithmic=True,
+    )  # fmt: skip
+    return Section(
+        "Sizes of chunks",
+        "134 MB of float32, or 75 MB of the smallest chunks, are read whole, from files in memory. A chunk is a file, zstd 3.",
+        ("chunk", "cuzarr", "zarr-python, fused, and a copy"), list(shown),
+        "python bench/cliffs.py --device cuda:0 --shape 16,1024,2048 --groups layouts --peers fused", ("2026-11-30-cliffs-2",), chart,
+    )  # fmt: skip
+
+
+def threads() -> Section:
+    codecs = {"none": "uncompressed", "blosc-lz4": "Blosc LZ4", "zstd": "zstd 3"}
+    rows = _rows(gather.records("nvidia-h200", "ranks")["2026-11-30-ranks"])
+    table: list[tuple[Any, ...]] = [(f"{row['threads']} threads", *(_number(row[codec]) for codec in codecs)) for row in rows]
+    chart = Chart(
+        "threads", "GB/s of array into the memory of one H200, chunks of 1 MiB", tuple(row[0] for row in table),
+        {name: tuple(row[1 + number] for row in table) for number, name in enumerate(codecs.values())},
+    )  # fmt: skip
+    return Section(
+        "Threads", "2 GiB of float32 are read whole by one process, from files in memory, with a part of the 16 cores.",
+        ("`threading.max_workers`", *codecs.values()), table,
+        "python bench/ranks.py --ranks 1 --gib 2 --threads 2 4 8 16 --repeat 4 --folder /dev/shm", ("nvidia-h200: 2026-11-30-ranks",), chart,
+    )  # fmt: skip
+
+
 @cache
 def sections() -> tuple[Section, ...]:
     """The parts of the page, in order."""
-    return (reading(), host(), writing(), encoding(), decoding(), selections(), rechunking(), computing())
+    return (reading(), chunk_sizes(), threads(), host(), writing(), encoding(), decoding(), selections(), rechunking(), computing())
 
 
 def pictures() -> dict[str, str]:
