@@ -49,4 +49,14 @@ impl Gathered {
         }
         Ok(())
     }
+
+    /// Stores the shards that are whole. Meanwhile no rows come to those of coarser levels: they would miss the shard.
+    pub(super) fn finish(&self, to: &mut Written) -> Result<()> {
+        while let Some((number, shard)) = to.whole.pop() {
+            let image = self.placing.image_of(number);
+            let _levels = self.levels[image].as_ref().filter(|_| image != number).map(lock);
+            self.placing.finish(number, shard, to)?;
+        }
+        Ok(())
+    }
 }

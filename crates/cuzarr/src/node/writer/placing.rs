@@ -88,15 +88,18 @@ impl Placing {
         Ok(())
     }
 
-    /// Stores the shards that are whole, and adds their rows to those that are in the store.
-    pub(super) fn finish(&self, to: &mut Written) -> Result<()> {
-        while let Some((number, shard)) = to.whole.pop() {
-            let array = lock(&self.longest).get(&number).cloned();
-            if let Some((shards, array)) = self.shards[number].as_ref().zip(array) {
-                shards.finish(&array, shard, &mut to.stored)?;
-            }
+    /// Stores a shard that is whole, and adds its rows to those that are in the store.
+    pub(super) fn finish(&self, number: usize, shard: u64, to: &mut Written) -> Result<()> {
+        let array = lock(&self.longest).get(&number).cloned();
+        match self.shards[number].as_ref().zip(array) {
+            Some((shards, array)) => shards.finish(&array, shard, &mut to.stored),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The number of the array to which the program adds the rows of `array`.
+    pub(super) fn image_of(&self, array: usize) -> usize {
+        self.images.iter().position(|image| image.contains(&array)).unwrap_or(array)
     }
 
     /// Writes rows to their arrays, or encodes them for shards that are not whole.

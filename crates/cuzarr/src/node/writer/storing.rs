@@ -391,7 +391,7 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
                             }
                             // The rows are encoded, so their memory is free while their shards are stored.
                             batch = shared.encoded(std::mem::take(&mut batch));
-                            let outcome = gathered.placing.finish(&mut to);
+                            let outcome = gathered.finish(&mut to);
                             shared.lock().finishing -= 1;
                             outcome
                         }));
@@ -415,7 +415,7 @@ fn take_turn(shared: &Shared, arrays: &mut [Stored], gathered: &Gathered, number
         let mut one = |task: &Task| {
             let task = slice::from_ref(task);
             let (longer, mut to) = (documents.prepare(arrays, task)?, Written::default());
-            let outcome = gathered.write(task, &longer, &mut to).and_then(|()| gathered.placing.finish(&mut to));
+            let outcome = gathered.write(task, &longer, &mut to).and_then(|()| gathered.finish(&mut to));
             documents.publish(arrays, &to.stored, gathered).and(outcome)
         };
         outcome = outcome.and_then(|()| batch.iter().try_for_each(|task| one(task).at(|| named(&task.span))));
