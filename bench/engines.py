@@ -53,7 +53,7 @@ def zarr_gpu(path, device):
 
 
 def zarr_fused_gpu(path, device):
-    """The same with the fused pipeline."""
+    """zarr-python's fused pipeline with its own GPU buffers."""
     import zarr
 
     with zarr.config.enable_gpu(), zarr.config.set({"codec_pipeline.path": FUSED}):

@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// The blocks of an array that are being gathered, and what is known of the others.
 pub(super) struct Blocks {
-    axis: usize,
+    pub(super) axis: usize,
     /// Rows of a block.
     pub(super) height: u64,
     /// Shape of the part of the array that the writer fills, with `height` rows: that of the memory for one block.

@@ -22,7 +22,6 @@ struct Level {
     /// The number of the array among those of the writer, and that of the level of which it is made.
     number: usize,
     finer: usize,
-    axis: usize,
     /// Number of elements that become one, along each dimension.
     factors: Vec<usize>,
     blocks: Blocks,
@@ -53,7 +52,7 @@ impl Levels {
             let blocks = Blocks::new(of, i64::MAX as u64)?;
             let (factors, free) =
                 (factors.iter().map(|&factor| factor as usize).collect(), vec![blocks.memory(device)?]);
-            Ok(Level { number: *number, finer: before, axis: of.part.axis, factors, blocks, free })
+            Ok(Level { number: *number, finer: before, factors, blocks, free })
         };
         let levels = coarser.iter().map(level).collect::<Result<Vec<Level>>>()?;
         Ok(Levels { levels, method, stream: Stream::new(device)? })
@@ -96,9 +95,9 @@ impl Levels {
     /// If rows did not come, makes the last row of each level again, without the rows behind those.
     pub(super) fn trim(&mut self, to: &mut Sink<'_>) -> Result<()> {
         let mut is_changed = false;
-        for Level { number, finer, axis, factors, .. } in &self.levels {
-            let (end, factor) = (to.placing.end(*finer), factors[*axis] as u64);
-            is_changed |= end < to.arrays[finer].shape()[*axis] && !end.is_multiple_of(factor);
+        for Level { number, finer, factors, blocks, .. } in &self.levels {
+            let (end, factor) = (to.placing.end(*finer), factors[blocks.axis] as u64);
+            is_changed |= end < to.arrays[finer].shape()[blocks.axis] && !end.is_multiple_of(factor);
             if end == 0 || !is_changed {
                 continue;
             }
@@ -114,14 +113,14 @@ impl Levels {
     /// Makes the rows of level `at` of rows of the level before.
     fn make(&mut self, at: usize, to: &mut Sink<'_>, passed: &Passed<'_>) -> Result<()> {
         let Some(level) = self.levels.get(at) else { return Ok(()) };
-        let factor = level.factors[level.axis] as u64;
+        let factor = level.factors[level.blocks.axis] as u64;
         let coarse = |rows: &Range<u64>| rows.start / factor..rows.end.div_ceil(factor);
         let span = coarse(&passed.span);
         if passed.span.is_empty() {
             return Ok(());
         }
         // Boxes that lie partly outside of these rows need the rows beside them.
-        let end = (span.end * factor).min(to.arrays[&level.finer].shape()[level.axis]).max(passed.span.end);
+        let end = (span.end * factor).min(to.arrays[&level.finer].shape()[level.blocks.axis]).max(passed.span.end);
         let source = span.start * factor..end;
         let dtype = to.arrays[&level.finer].device_dtype()?;
         let value = match () {

@@ -169,7 +169,7 @@ fn blocked(array: Array, part: Part, factor: u64) -> Result<Stored> {
         multiple.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{factor} elements become one")))
     };
     let sharding = Sharding::of(&array, part.axis)?;
-    let inner = sharding.as_ref().map(|sharding| multiple(sharding.inner_height(part.axis))).transpose()?;
+    let inner = sharding.as_ref().map(|sharding| multiple(sharding.chunk[part.axis])).transpose()?;
     match (sharding, inner) {
         (Some(sharding), Some(height)) if sharding.height.is_multiple_of(height) => {
             Ok(Stored::new(array, part, height, Some(sharding)))

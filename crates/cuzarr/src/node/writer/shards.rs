@@ -74,7 +74,8 @@ impl Shards {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the array of inner chunks to which rows of one block go. Old rows of the block are put there first. `None` for rows of a shard that is stored: they go to `array` itself.
+    /// Returns the array of inner chunks to which rows of one block go. Old rows of the block are put there first. `None`
+    /// for rows of a shard that is stored: they go to `array` itself.
     pub(super) fn begin(&self, array: &Array, span: &Range<u64>) -> Result<Option<Array>> {
         let shard = span.start / self.height;
         let inner = {

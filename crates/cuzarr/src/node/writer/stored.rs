@@ -57,11 +57,6 @@ impl Sharding {
         let codecs = inner.iter().enumerate().map(codec).collect::<Result<Vec<_>>>()?;
         Ok(Some(Sharding { height, chunk, codecs }))
     }
-
-    /// Rows of an inner chunk.
-    pub(super) fn inner_height(&self, axis: usize) -> u64 {
-        self.chunk[axis]
-    }
 }
 
 /// Rows of an array that were stored.

@@ -17,7 +17,6 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Track {
     /// The array's number among those of the writer.
     number: usize,
-    axis: usize,
     /// The blocks that are gathered, and those that were handed over to be stored.
     blocks: Blocks,
     /// Rows of a shard, if inner chunks are encoded before their shard is whole.
@@ -54,7 +53,6 @@ impl Track {
         let end = of.end_of_rows(is_final);
         Ok(Track {
             number,
-            axis: of.part.axis,
             blocks: Blocks::new(of, end)?,
             shard_height: of.sharding.as_ref().map(|sharding| sharding.height),
             shards: BTreeMap::new(),
@@ -84,7 +82,7 @@ impl Track {
     pub(super) fn check(&self, at: Option<u64>, value: &NdBuffer) -> Result<Checked> {
         let value = self.with_rows(value)?;
         let start = at.unwrap_or(self.end);
-        let count = value.shape()[self.axis] as u64;
+        let count = value.shape()[self.blocks.axis] as u64;
         let end = start.checked_add(count).filter(|end| *end <= self.blocks.bounds.end);
         let end = end.filter(|_| self.takes_earlier || start >= self.blocks.bounds.start);
         let rows = start..end.ok_or_else(|| self.outside(start, count))?;
@@ -144,7 +142,7 @@ impl Track {
     /// Returns `value` with the dimension of rows: a value without it is one row.
     fn with_rows(&self, value: &NdBuffer) -> Result<NdBuffer> {
         let others = |shape: &[usize]| -> Vec<usize> {
-            shape.iter().enumerate().filter(|(at, _)| *at != self.axis).map(|(_, extent)| *extent).collect()
+            shape.iter().enumerate().filter(|(at, _)| *at != self.blocks.axis).map(|(_, extent)| *extent).collect()
         };
         let (given, wanted) = (value.shape(), others(&self.blocks.shape));
         if given.len() == self.blocks.shape.len() && others(given) == wanted {
@@ -152,11 +150,11 @@ impl Track {
         }
         if given == wanted {
             let mut shape = given.to_vec();
-            shape.insert(self.axis, 1);
+            shape.insert(self.blocks.axis, 1);
             return Ok(value.reshape_copy(&shape)?);
         }
         let mut rows: Vec<String> = self.blocks.shape.iter().map(ToString::to_string).collect();
-        rows[self.axis] = "n".into();
+        rows[self.blocks.axis] = "n".into();
         let message = format!("rows of shape {given:?} do not fit, expected [{}] or {wanted:?}", rows.join(", "));
         Err(Error::new(ErrorKind::ShapeMismatch, message))
     }
