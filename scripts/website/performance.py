@@ -269,7 +269,11 @@ def rechunking() -> Section:
 
 
 def chunk_sizes() -> Section:
-    rows = [row for row in _rows(gather.record("2026-11-30-cliffs-2")) if row["group"] == "layouts" and row["case"].startswith("chunks of 1")]
+    rows = [
+        row
+        for row in _rows(gather.record("2026-11-30-cliffs-2"))
+        if row["group"] == "layouts" and row["case"].startswith("chunks of 1")
+    ]
     table = []
     for row in rows:
         shape = [int(extent) for extent in row["case"].split()[-1].split("x")]
@@ -307,7 +311,18 @@ def threads() -> Section:
 @cache
 def sections() -> tuple[Section, ...]:
     """The parts of the page, in order."""
-    return (reading(), chunk_sizes(), threads(), host(), writing(), encoding(), decoding(), selections(), rechunking(), computing())
+    return (
+        reading(),
+        chunk_sizes(),
+        threads(),
+        host(),
+        writing(),
+        encoding(),
+        decoding(),
+        selections(),
+        rechunking(),
+        computing(),
+    )
 
 
 def pictures() -> dict[str, str]:
