@@ -55,6 +55,11 @@ def human_ratio(size: int, stored: int) -> str:
     return f"{float(ratio):.1f}" if ratio < _MOST else f"more than {_MOST}"
 
 
+def folded(title: str, markup: str) -> str:
+    """HTML that shows a title, and ``markup`` when the user clicks on it."""
+    return f"<details><summary>{html.escape(title)}</summary>{markup}</details>"
+
+
 _MOST = 10**15
 _LONGEST = 200
 

@@ -16,6 +16,20 @@ pub fn to_python(error: &Error) -> PyErr {
     })
 }
 
+/// Options of functions that are `True` or `False`.
+const SWITCHES: [&str; 4] = ["overwrite", "resume", "skip_unreadable", "strict"];
+/// Options of functions that have other values.
+const OPTIONS: [&str; 2] = ["memory_limit", "only"];
+
+/// Returns how Python writes an option that a hint names.
+fn option(name: &str) -> Option<String> {
+    match name {
+        _ if SWITCHES.contains(&name) => Some(format!("{name}=True")),
+        _ if OPTIONS.contains(&name) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
 fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     if let Some(original) = source_exception(py, error) {
         return Ok(original.into_value(py).into_bound(py).into_any());
@@ -25,7 +39,7 @@ fn instance<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> 
         error.kind().name(),
         error.message(),
         PyTuple::new(py, error.trail())?,
-        error.hint(),
+        error.clone().with_options_spelled(option).hint(),
         PyTuple::new(py, others)?,
     ))
 }

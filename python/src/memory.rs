@@ -80,7 +80,7 @@ impl DeviceAllocator for PythonAllocator {
                 let message =
                     format!("the chosen allocator failed to allocate {size_bytes} bytes on {device}: {error}");
                 Error::new(ErrorKind::OutOfMemory, message)
-                    .with_hint("lower memory_limit, read a smaller selection, or choose cuzarr's own pool")
+                    .with_hint("lower `memory_limit`, read a smaller selection, or choose cuzarr's own pool")
             };
             let (address, owner) = given.map_err(failed)?;
             // SAFETY: the function promises this memory for as long as the owner lives.

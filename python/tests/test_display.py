@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import sys
 import threading
 import xml.etree.ElementTree as ElementTree
@@ -43,6 +44,43 @@ def texts(markup: str) -> list[str]:
     parser.feed(markup)
     assert parser.opened == []
     return parser.texts
+
+
+def test_notebooks_show_members_of_groups_that_are_near(tmp_path: Path) -> None:
+    group = cuzarr.create_group(tmp_path / "group")
+    group.create_array("<t2m>", shape=(2, 3), dtype="f4")
+    shown = group._repr_html_()
+    assert "<details><summary>Members</summary>" in shown and "<t2m>" not in shown
+    assert "&lt;t2m&gt;" in shown and " (2, 3) float32" in "".join(texts(shown))
+    for number in range(150):
+        group.create_group(f"g{number}")
+    assert group._repr_html_().count("<b>") == 101 and "Only 100 nodes are shown" in group._repr_html_()
+    # Listing an object store costs requests, so members are shown only where they are known.
+    away = cuzarr.open_group(cuzarr.storage.FsspecStore.from_url(f"file://{tmp_path / 'group'}"), mode="r")
+    assert "Members" not in away._repr_html_()
+    cuzarr.consolidate_metadata(tmp_path / "group")
+    away = cuzarr.open_group(cuzarr.storage.FsspecStore.from_url(f"file://{tmp_path / 'group'}"), mode="r")
+    assert "&lt;t2m&gt;" in away._repr_html_()
+    gone = cuzarr.open_group(tmp_path / "group", use_consolidated=False)
+    shutil.rmtree(tmp_path / "group")
+    texts(gone._repr_html_())
+
+
+def test_notebooks_show_the_steps_of_lazy_arrays_and_plans() -> None:
+    array = cuzarr.create_array({}, shape=(10, 20), chunks=(5, 20), dtype="f4")
+    view = array.lazy[2:, ::-1]
+    shown = "".join(texts(view._repr_html_()))
+    for part in ("LazyArray", "(8, 20)", "640", "Steps", "chunks               2 "):
+        assert part in shown, part
+    shown = "".join(texts((array - array.mean(axis=0))._repr_html_()))
+    assert "1. mean(array, axis=[0])" in shown and "2. (array - mean(array, axis=[0]))" in shown
+    with cuzarr.config.set(memory_limit=100):
+        assert "hint: raise memory_limit" in "".join(texts((array + 1)._repr_html_()))
+
+
+def test_settings_that_were_changed_are_shown_first() -> None:
+    with cuzarr.config.set({"json_indent": 3}):
+        assert repr(cuzarr.config).startswith("json_indent ")
 
 
 def drawing(array: cuzarr.Array) -> ElementTree.Element:

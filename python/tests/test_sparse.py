@@ -19,8 +19,10 @@ from cuzarr.errors import (
     BoundsCheckError,
     ChunkCorruptError,
     ContainsGroupError,
+    CuzarrError,
     DTypeMismatchError,
     EncodingValidationError,
+    InvalidArgumentError,
     MemorySpaceError,
     NegativeStepError,
     OutOfRangeError,
@@ -37,7 +39,7 @@ def library(name):
     return pytest.importorskip(name, reason=f"skipped: {name} is not installed")
 
 
-# ----------------------------------------------------------------------------------------------------- what is written
+# ------------------------------------------------------------------------------------------------------------- truth
 
 
 def columns_of(data, indices, indptr, columns):
@@ -600,6 +602,120 @@ def test_tensors_of_pytorch_share_the_memory_of_the_gpu(gpu):
     assert tensor.layout == torch.sparse_csr and tensor.is_cuda
     assert tensor.values().data_ptr() == cuzarr._memory.foreign.device_buffer(matrix.data).address
     np.testing.assert_array_equal(tensor.values().cpu().numpy(), arrays["data"])
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_is_written_is_read_again(seed, zarr_format, device, tmp_path):
+    rng = np.random.default_rng(300 + seed)
+    form = ("csr", "csc")[seed % 2]
+    major, minor = ((0, 5), (5, 0), (40, 30), (70, 11))[seed // 2]
+    arrays = stored_matrix(rng, major, minor, rng.choice(["f4", "f8", "i8", "u2", "bool", "c16", "f2"]))
+    shape = (major, minor) if form == "csr" else (minor, major)
+    matrix = sparse.read(write({}, form, shape, arrays), device=device)
+    gzip = {"name": "gzip", "configuration": {"level": 1}} if zarr_format == 3 else {"id": "gzip", "level": 1}
+    options = {"shards": 40} if zarr_format == 3 else {}
+    group = cuzarr.create_group(tmp_path / "cells.zarr", zarr_format=zarr_format)
+    stored = sparse.write(group, "layers/counts", matrix, chunks=10, compressors=gzip if seed % 3 else None, **options)
+    assert stored.format == form and stored.group.path == "layers/counts" and stored.group.metadata.zarr_format == zarr_format
+    assert stored.group["data"].chunks == stored.group["indices"].chunks == (10,)
+    again = sparse.read(tmp_path / "cells.zarr/layers/counts")
+    assert again.shape == shape and again.dtype == matrix.dtype
+    check(again, rows_of(arrays, range(major)))
+
+
+def test_anndata_reads_what_is_written(device, tmp_path):
+    anndata, scipy, zarr = library("anndata"), library("scipy.sparse"), library("zarr")
+    for made in (scipy.csr_matrix, scipy.csc_matrix, scipy.csr_array, scipy.csc_array):
+        truth = made(scipy.random(30, 20, 0.2, dtype="f4", rng=np.random.default_rng(1)))
+        sparse.write(tmp_path / "theirs.zarr", "X", truth, overwrite=True)
+        on_device = sparse.read(tmp_path / "theirs.zarr/X", device=device)
+        sparse.write(tmp_path / "ours.zarr", "X", on_device, overwrite=True)
+        for name in ("theirs", "ours"):
+            found = anndata.io.read_elem(zarr.open_group(tmp_path / f"{name}.zarr", mode="r")["X"])
+            assert found.format == truth.format and (found != truth).nnz == 0
+
+
+def test_unused_elements_of_a_scipy_matrix_are_not_written():
+    scipy = library("scipy.sparse")
+    matrix = scipy.csr_matrix(np.eye(3))
+    matrix.data, matrix.indices = np.append(matrix.data, [9, 9]), np.append(matrix.indices, [77, -1])
+    stored = sparse.write({}, "X", matrix)
+    assert stored.nnz == 3
+    np.testing.assert_array_equal(stored[:].toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_tensors_of_pytorch_are_written(form):
+    torch = library("torch")
+    dense = torch.tensor([[0.0, 1, 0], [2, 0, 3]], requires_grad=True)
+    stored = sparse.write({}, "X", dense.to_sparse_csr() if form == "csr" else dense.to_sparse_csc())
+    assert stored.format == form and stored.shape == (2, 3)
+    np.testing.assert_array_equal(sparse.read(stored).to_torch().to_dense(), dense.detach())
+
+
+def test_matrices_of_cupy_are_written(gpu):
+    cupyx = library("cupyx.scipy.sparse")
+    truth = cupyx.random(50, 20, 0.3, format="csr", dtype="f4")
+    stored = sparse.write({}, "X", truth)
+    assert (stored.with_device("cpu")[:] != truth.get()).nnz == 0
+
+
+def test_what_is_no_compressed_matrix_is_not_written():
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    group = cuzarr.create_group({})
+
+    def other(**parts):
+        return sparse.Matrix(
+            "csr",
+            parts.get("shape", good.shape),
+            *(parts.get(name, getattr(good, name)) for name in ("data", "indices", "indptr")),
+        )
+
+    falling = good.indptr[::-1]
+    for wrong, message in (
+        (other(indptr=good.indptr[:-1]), "with 5 elements"),
+        (other(indptr=falling), "does not rise from 0"),
+        (other(indptr=good.indptr + 1), "does not rise from 0"),
+        (other(shape=(4, 3)), "expected 0 to 2"),
+        (other(indices=good.indices - 1), "indices are -1 to"),
+        (other(data=good.data[:-1]), "not 6 elements"),
+        (other(data=good.data[:-1], indices=good.indices[:-1]), "not 6 elements"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            sparse.write(group, "X", wrong)
+    for wrong, message in (
+        (np.eye(3), "ndarray.*\n.*csr_matrix"),
+        (sparse.sparse_dataset(write({}, "csr", (4, 5), whole())), "in a store.*\n.*cuzarr.copy"),
+        (None, "NoneType"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=message):
+            sparse.write(group, "X", wrong)
+    assert not list(group)
+    sparse.write(group, "X", good)
+    with pytest.raises(ContainsGroupError, match="overwrite=True"):
+        sparse.write(group, "X", good)
+    assert sparse.write(group, "X", good, overwrite=True).nnz == 6
+
+
+def test_a_matrix_that_was_not_finished_is_refused():
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    for failing in ("indptr/c/0", "indices/c/0", "data/c/0"):
+
+        class Store(dict):
+            def __setitem__(self, key, value):
+                if key.endswith(failing):
+                    raise OSError("full")
+                super().__setitem__(key, value)
+
+        store = Store()
+        with pytest.raises(CuzarrError, match="full"):
+            sparse.write(store, "X", good)
+        with pytest.raises(UnsupportedFeatureError, match="no attribute 'encoding-type'"):
+            sparse.read(cuzarr.open_group(store)["X"])
 
 
 def test_nothing_but_numpy_is_imported():

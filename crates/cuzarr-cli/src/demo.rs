@@ -110,7 +110,7 @@ impl Demo {
         let plain = ArrayOptions::default().with_device(device).with_cancellation(interrupt::cancellation());
         let metadata = case.metadata(self.planes(device))?;
         let array = Array::create(store.clone(), case.name, metadata, self.overwrite, plain.clone())
-            .map_err(|error| error.with_hint("use --overwrite, or another directory"))?;
+            .map_err(|error| error.with_hint("use `overwrite`, or another directory"))?;
         let write_seconds = write(&array, device)?;
         let stored_bytes = array.nbytes_stored()?;
         if self.flip_a_byte {

@@ -85,7 +85,7 @@ impl Destination<'_> {
             Replaces::Pictures => "it exists and is not a picture",
             Replaces::Nothing => "it exists already",
         };
-        Err(failed(problem.to_string()).with_hint("use --overwrite, or another name"))
+        Err(failed(problem.to_string()).with_hint("use `overwrite`, or another name"))
     }
 }
 

@@ -144,10 +144,10 @@ pub fn main_in_python(arguments: impl IntoIterator<Item = OsString>, python: &Py
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>>) -> i32 {
-    let given: Vec<OsString> = arguments.into_iter().collect();
-    let arguments = match Arguments::try_parse_from(&given) {
+    let words: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
-        Err(error) => return refused(&error, &given),
+        Err(error) => return refused(&error, &words),
     };
     let mut options = StorageOptions::from_environment();
     let given = arguments.storage_options;
@@ -180,12 +180,24 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
         Ok(Verdict::Passed) => 0,
         Ok(Verdict::Failed) => 1,
         Err(error) => {
+            let kind = error.kind();
             watch.end_if_interrupted();
-            output.error(&error);
-            status_of(error.kind())
+            output.error(&error.with_options_spelled(|name| option(&words, name)));
+            status_of(kind)
         }
     };
     output.finish(status)
+}
+
+/// Returns how the command that was given takes an option of the library, such as `--overwrite`.
+fn option(words: &[OsString], name: &str) -> Option<String> {
+    let long = name.replace('_', "-");
+    let arguments = Arguments::command();
+    let command = words.iter().skip(1).find_map(|word| arguments.find_subcommand(word))?;
+    if command.get_arguments().any(|argument| argument.get_long() == Some(&long)) {
+        return Some(format!("--{long}"));
+    }
+    (name == "memory_limit").then(|| "the setting CUZARR_MEMORY_LIMIT".to_string())
 }
 
 /// Returns the exit status for an error: 2 for wrong arguments, 1 for everything else.

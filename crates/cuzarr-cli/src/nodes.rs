@@ -87,7 +87,7 @@ fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     if [CHECKPOINT, OLD_COPY_CHECKPOINT].iter().any(has) {
         let message = format!("{store}: the array here is unfinished");
         return Error::new(ErrorKind::NodeNotFound, message)
-            .with_hint("repeat the call that began it with --resume, or with --overwrite to begin again");
+            .with_hint("repeat the call that began it with `resume`, or begin again with `overwrite`");
     }
     if url.scheme() != "file" || url.wrapped().is_some() {
         return error;

@@ -198,7 +198,7 @@ fn a_copy_that_an_older_version_began_is_only_overwritten() {
         let output = cuzarr(&[&["copy", text(&from), text(&to), "--json"], option].concat());
         let error = &json(&output)["error"];
         assert_eq!((output.status.code(), &error["kind"]), (Some(1), &"ContainsArray".into()), "{output:?}");
-        assert_eq!(error["hint"], "begin again with overwrite");
+        assert_eq!(error["hint"], "begin again with --overwrite");
     }
     let output = cuzarr(&["copy", text(&from), text(&to), "--overwrite"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

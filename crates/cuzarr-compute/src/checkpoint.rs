@@ -197,7 +197,7 @@ impl Checkpoint {
     /// Returns the error for a checkpoint object that this version of the program cannot read.
     pub(crate) fn unreadable(&self) -> Error {
         let message = format!("{}: '{}' is damaged, or of another version", self.store, self.key);
-        Error::new(ErrorKind::MetadataInvalid, message).with_hint("begin again with overwrite")
+        Error::new(ErrorKind::MetadataInvalid, message).with_hint("begin again with `overwrite`")
     }
 
     /// Writes the checkpoint object to the array's store.
@@ -276,7 +276,7 @@ pub(crate) fn refuse_resuming(store: &dyn Store) -> Result<()> {
     }
     let message = format!("{store}: work cannot be resumed here: the store commits all writes at once");
     Err(Error::new(ErrorKind::Unsupported, message)
-        .with_hint("leave out resume; after a failure discard the changes and begin again"))
+        .with_hint("leave out `resume`; after a failure discard the changes and begin again"))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(crate) fn regions(
             cost(&extent)
         );
         return Err(Error::new(ErrorKind::BudgetExceeded, message)
-            .with_hint("raise memory_limit, or store smaller chunks or shards"));
+            .with_hint("raise `memory_limit`, or store smaller chunks or shards"));
     }
     let allowed = limit_bytes.min(enough_bytes);
     for axis in (0..shape.len()).rev() {

@@ -78,6 +78,7 @@ impl Mark {
             )
         };
         let message = format!("{}: there is {what}, at '/{}' already", group.store(), group.path());
-        Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("repeat the call that began it, or overwrite it"))
+        Err(Error::new(ErrorKind::ContainsGroup, message)
+            .with_hint("repeat the call that began it, or replace it with `overwrite`"))
     }
 }

@@ -201,7 +201,10 @@ fn an_interrupted_copy_goes_on_without_writing_what_is_there() {
         let opened = Array::open(Arc::clone(&kept), "t", options(1 << 20)).unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::ArrayNotFound, "nobody reads what is not complete");
         let refused = begin(Arc::clone(&kept), Existing::Refuse).err().unwrap();
-        assert_eq!((refused.kind(), refused.hint()), (ErrorKind::ContainsArray, Some("resume it, or overwrite it")));
+        assert_eq!(
+            (refused.kind(), refused.hint()),
+            (ErrorKind::ContainsArray, Some("go on with `resume`, or replace it with `overwrite`"))
+        );
         let there = kept.list("t/c").unwrap();
         let observed = Arc::new(Observed::new(Arc::clone(&kept)));
         let copy = begin(Arc::clone(&observed) as Arc<dyn Store>, Existing::Resume).unwrap().run(&|_| ()).unwrap();
@@ -365,7 +368,7 @@ fn a_copy_of_a_version_before_is_refused_until_it_is_overwritten() {
     let plan = |existing| Copy::new(&source, Arc::clone(&kept), "t", target.clone(), existing);
     for existing in [Existing::Refuse, Existing::Resume] {
         let error = plan(existing).err().unwrap();
-        assert_eq!((error.kind(), error.hint()), (ErrorKind::ContainsArray, Some("begin again with overwrite")));
+        assert_eq!((error.kind(), error.hint()), (ErrorKind::ContainsArray, Some("begin again with `overwrite`")));
     }
     check(&plan(Existing::Overwrite).unwrap().run(&|_| ()).unwrap());
     assert!(!kept.list("t").unwrap().iter().any(|key| key.contains("cuzarr")));

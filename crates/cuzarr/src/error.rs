@@ -176,6 +176,21 @@ impl Error {
         self
     }
 
+    /// Spells the options that the hint names as a surface of the library does, such as `--overwrite` on a command line.
+    /// Hints name options between backticks: "begin again with \`overwrite\`". `spelled` returns `None` for names that are
+    /// no options.
+    #[must_use]
+    pub fn with_options_spelled(mut self, spelled: impl Fn(&str) -> Option<String>) -> Self {
+        let parts = self.0.hint.iter().flat_map(|hint| hint.split('`')).enumerate();
+        let hint = parts.map(|(number, part)| match (number % 2, spelled(part)) {
+            (0, _) => part.to_string(),
+            (_, Some(option)) => option,
+            (_, None) => format!("`{part}`"),
+        });
+        self.0.hint = self.0.hint.is_some().then(|| hint.collect());
+        self
+    }
+
     /// Adds a hint with the known name that is most similar to a wrong name, if there is one.
     #[must_use]
     pub fn with_nearest<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
@@ -457,6 +472,19 @@ mod tests {
         assert_eq!(clone.others()[0].kind(), ErrorKind::Cancelled);
         assert!(clone.source_as::<fmt::Error>().is_some());
         assert_eq!(printed_chain(&clone), format!("array '/t': {}", printed_chain(&error)));
+    }
+
+    #[test]
+    fn hints_name_options_as_the_surface_does() {
+        let error = Error::new(ErrorKind::ContainsArray, "an array is there");
+        let spelled = |hint: &str| {
+            let options = |name: &str| (name == "overwrite").then(|| "--overwrite".to_string());
+            error.clone().with_hint(hint).with_options_spelled(options).hint().map(String::from)
+        };
+        assert_eq!(spelled("use `overwrite`").as_deref(), Some("use --overwrite"));
+        assert_eq!(spelled("`astype` it, or `overwrite` it").as_deref(), Some("`astype` it, or --overwrite it"));
+        assert_eq!(spelled("overwrite it").as_deref(), Some("overwrite it"));
+        assert_eq!(error.clone().with_options_spelled(|_| None).hint(), None);
     }
 
     #[test]

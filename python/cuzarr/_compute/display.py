@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Callable
 from typing import Any
 
-from cuzarr._text import printable_lines
+from cuzarr._text import folded, printable_lines
+from cuzarr.errors import CuzarrError
+
+
+def steps_html(explain: Callable[[], Explanation]) -> str:
+    """HTML that shows what work will do, step by step; or why it cannot be done."""
+    try:
+        return folded("Steps", explain()._repr_html_())
+    except CuzarrError as error:
+        return folded("Steps", f"<pre>{html.escape(printable_lines(str(error)))}</pre>")
 
 
 class Explanation:

@@ -13,7 +13,7 @@ import numpy as np
 from cuzarr import _core
 from cuzarr._checks import check_keywords, element_type, parameters
 from cuzarr._compute import parts, sources as _sources
-from cuzarr._compute.display import Explanation
+from cuzarr._compute.display import Explanation, steps_html
 from cuzarr._compute.operands import deliver, made, settings
 from cuzarr._compute.results import completed, continued, marked, named
 from cuzarr._config import config
@@ -598,4 +598,4 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         ]
         lines += [("Reads", shortened(repr(value))) for value in itertools.islice(read.values(), _MOST_SHOWN)]
         lines += [("Reads", f"and {len(read) - _MOST_SHOWN} more")] if len(read) > _MOST_SHOWN else []
-        return Info.of(lines)._repr_html_()
+        return f"{Info.of(lines)._repr_html_()}{steps_html(self.explain)}"

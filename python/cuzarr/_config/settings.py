@@ -426,7 +426,7 @@ class Config:
         return environment[key][1] if key in environment else "default"
 
     def pprint(self, stream: TextIO | None = None, *, width: int | None = None, **options: Any) -> None:
-        """Print every setting with its value and its origin.
+        """Print every setting with its value and its origin. Settings that are not the default come first.
 
         Parameters
         ----------
@@ -460,7 +460,7 @@ class Config:
 
     def _lines(self, width: int | None, options: Mapping[str, Any] | None) -> Iterator[str]:
         names = max(map(len, self))
-        for key in self:
+        for key in sorted(self, key=lambda key: self.origin(key) == "default"):
             shown = "(secret)" if is_secret(key) else self.get(key)
             value = pprint.pformat(shown, width=max((width or sys.maxsize) - names - 3, 1), **(options or {}))
             value = value.replace("\n", "\n" + " " * (names + 3))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Literal
 
-from cuzarr._node.display import brief_repr, chunk_grid_svg
-from cuzarr._text import Info, human_bytes, human_ratio, names_text, printable, shortened
+from cuzarr._node.display import Tree, brief_repr, chunk_grid_svg
+from cuzarr._text import Info, folded, human_bytes, human_ratio, names_text, printable, shortened
 
 _MOST_ATTRIBUTES = 20
 
@@ -89,8 +89,8 @@ def array_html(array: Any) -> str:
     return f"<div style='display: flex; flex-wrap: wrap; align-items: center'>{Info.of(lines)._repr_html_()}{drawing}</div>"
 
 
-def group_html(group: Any) -> str:
-    """An HTML table that describes a group: its kind, its store and path, and its attributes."""
+def group_html(group: Any, tree: Tree | None) -> str:
+    """An HTML table that describes a group: its kind, its store and path, its attributes, and a tree of its members if it is given."""
     lines: list[tuple[str, object]] = [
         ("Type", type(group).__name__),
         ("Store", group.store_path),
@@ -98,7 +98,8 @@ def group_html(group: Any) -> str:
         ("Read-only", group.read_only),
         ("Consolidated", group.metadata.consolidated_metadata is not None),
     ]
-    return Info.of([*lines, *_attribute_lines(group.metadata.attributes)])._repr_html_()
+    table = Info.of([*lines, *_attribute_lines(group.metadata.attributes)])._repr_html_()
+    return table if tree is None else f"{table}{folded('Members', tree.markup)}"
 
 
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:

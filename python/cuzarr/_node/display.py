@@ -86,9 +86,14 @@ class Tree:
     def __repr__(self) -> str:
         return self._text
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> dict[str, str]:
+    @property
+    def markup(self) -> str:
+        """The drawing as HTML."""
         style = "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
-        return {"text/plain": self._text, "text/html": f'<pre style="{style}">{self._markup}</pre>\n'}
+        return f'<pre style="{style}">{self._markup}</pre>\n'
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> dict[str, str]:
+        return {"text/plain": self._text, "text/html": self.markup}
 
 
 def draw_tree(root: str, members: Sequence[tuple[str, str | None]], *, truncated: str = "", plain: bool = False) -> Tree:

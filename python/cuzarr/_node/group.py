@@ -1136,7 +1136,7 @@ class Group(Node):
         return type(self).__name__, str(self.store), self.path, canonical_json(self._metadata.to_dict()), self._own_device
 
     def _repr_html_(self) -> str:
-        return group_html(self)
+        return group_html(self, members.near_tree(self._store_path, self._metadata))
 
     def __repr__(self) -> str:
         return f"<Group {printable(str(self._store_path))}>"

@@ -14,7 +14,7 @@ import numpy as np
 
 from cuzarr import _checks, _core
 from cuzarr._compute.decoded import decoded
-from cuzarr._compute.display import Explanation
+from cuzarr._compute.display import Explanation, steps_html
 from cuzarr._compute.evaluate import plan
 from cuzarr._compute.expression import Expression
 from cuzarr._compute.operands import settings
@@ -41,7 +41,7 @@ from cuzarr._operators.dispatch import Lazy
 from cuzarr._operators.numpy_stored import StoredProtocol
 from cuzarr._operators.signs import OneElement, Operators, Reductions
 from cuzarr._progress import shown
-from cuzarr._text import printable
+from cuzarr._text import Info, human_bytes, printable
 from cuzarr.errors import (
     ArrayIndexError,
     ImplicitHostCopyError,
@@ -722,6 +722,18 @@ class LazyArray(Lazy, StoredProtocol, OneElement, Operators["ArrayLike", Express
 
     def _elements_on(self, device: str | None) -> Any:
         return self.compute(device=device)
+
+    def _repr_html_(self) -> str:
+        lines: list[tuple[str, object]] = [
+            ("Type", "LazyArray"),
+            ("Array", self._array.store_path),
+            ("Selection", self._what),
+            ("Data type", self.dtype),
+            ("Shape", self.shape),
+            ("Bytes", human_bytes(math.prod(self.shape) * self.dtype.itemsize)),
+            ("Device", self.device),
+        ]
+        return f"{Info.of(lines)._repr_html_()}{steps_html(self.explain)}"
 
     def __repr__(self) -> str:
         place = "" if self.device == "cpu" else f" device={self.device}"

@@ -28,6 +28,11 @@ from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
 UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
 """Types of errors that concern one array or group only, because cuzarr cannot use the metadata document of that node."""
 
+_MOST_DRAWN = 100
+
+_MOST_DRAWN = 100
+"""Largest number of members that the HTML of a group shows."""
+
 FoundMember = AnyNodeMetadata | CuzarrError
 """Metadata of an array or group below a group, or the error that says why cuzarr cannot use them."""
 
@@ -70,13 +75,18 @@ def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
     return did_you_mean(name, _names_beside(place, group, name))
 
 
+def _is_near(place: StorePath) -> bool:
+    """Whether members can be listed without requests to a server."""
+    return isinstance(place.store, LocalStore | MemoryStore)
+
+
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
     """The paths of the arrays and groups near a wrong path, from which a hint suggests the most similar one. Empty if finding them would
     need requests to a remote store."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)
-    if not isinstance(place.store, LocalStore | MemoryStore):
+    if not _is_near(place):
         return []
     parent, slash, _ = path.rpartition("/")
     return [parent + slash + name for name in place.store.list_dir((place / parent).path)]
@@ -188,6 +198,16 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
         alone = replace(node, consolidated_metadata=None) if isinstance(node, GroupMetadata) else node
         changed.flattened_metadata[path] = alone
     return replace(group, consolidated_metadata=changed)
+
+
+def near_tree(place: StorePath, group: GroupMetadata) -> Tree | None:
+    """Draws the first members of a group; ``None`` if this needs requests to a server, or if the group cannot be read."""
+    if group.consolidated_metadata is None and not _is_near(place):
+        return None
+    try:
+        return tree(f"/{place.path}", walk(place, group, None, most=_MOST_DRAWN + 1), _MOST_DRAWN, plain=False)
+    except CuzarrError:
+        return None
 
 
 def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, plain: bool) -> Tree:

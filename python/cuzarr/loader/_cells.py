@@ -187,5 +187,5 @@ def check_limit(cells: Cells, limit_bytes: int, mixed: int, workers: int) -> Non
         share = f", a share of {workers} worker processes" if workers > 1 else ""
         raise BudgetExceededError(
             f"memory_limit is {limit_bytes} bytes{share}, expected at least {count * largest + cells.whole_bytes}: {what}{whole}",
-            hint="raise memory_limit=, read fewer variables, or rechunk the arrays",
+            hint="raise memory_limit, read fewer variables, or rechunk the arrays",
         )

@@ -29,7 +29,7 @@ from cuzarr.sparse._places import Ints, Places, Ranges, places_of, ranges_of
 if TYPE_CHECKING:
     from cuzarr.typing import DTypeLike, Selection, StoreLike, SupportsStorePath
 
-_ENCODINGS = {"csr_matrix": "0.1.0", "csc_matrix": "0.1.0"}
+ENCODINGS = {"csr_matrix": "0.1.0", "csc_matrix": "0.1.0"}
 
 # Bytes of the memory limit that an element needs while columns are chosen, and the largest and smallest number of elements read at once.
 _BYTES_PER_ELEMENT = 64
@@ -71,7 +71,7 @@ class CompressedDataset:
 
     def __init__(self, group: Group | SupportsStorePath | StoreLike) -> None:
         self._group = group_of(group)
-        kind = encoding_of(self._group, _ENCODINGS)
+        kind = encoding_of(self._group, ENCODINGS)
         if kind != f"{self.format}_matrix":
             raise ArgumentTypeError(f"the group holds a {kind}", hint="open it with cuzarr.sparse.sparse_dataset")
         self._shape = _shape_of(self._group)
@@ -394,7 +394,7 @@ def sparse_dataset(group: Group | SupportsStorePath | StoreLike, *, device: str 
     3
     """
     opened = group_of(group)
-    made = CSRDataset if encoding_of(opened, _ENCODINGS) == "csr_matrix" else CSCDataset
+    made = CSRDataset if encoding_of(opened, ENCODINGS) == "csr_matrix" else CSCDataset
     dataset = made(opened)
     return dataset if device is None else dataset.with_device(device)
 

@@ -12,14 +12,15 @@ from cuzarr._node.open import open_group
 from cuzarr.errors import EncodingValidationError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from cuzarr.typing import StoreLike, SupportsStorePath
+    from cuzarr.typing import AccessMode, StoreLike, SupportsStorePath
 
 
-def group_of(given: Group | SupportsStorePath | StoreLike) -> Group:
-    """Opens the group that an argument names: a group of cuzarr or zarr-python, or the path, URL or store of a group."""
+def group_of(given: Group | SupportsStorePath | StoreLike, mode: AccessMode = "r") -> Group:
+    """Opens the group that an argument names: a group of cuzarr or zarr-python, or the path, URL or store of a group. With mode ``"a"``
+    it is created if it is missing."""
     if isinstance(given, Group):
         return given
-    return open_group(place_of(given) if is_node(given) else given, mode="r")  # type: ignore[arg-type]
+    return open_group(place_of(given) if is_node(given) else given, mode=mode)  # type: ignore[arg-type]
 
 
 def encoding_of(node: Array | Group, known: Mapping[str, str]) -> str:

@@ -319,7 +319,7 @@ impl Copy {
         let message =
             format!("objects of shape {object:?} take {one} bytes and need a memory limit of {needed}, got {limit}");
         Err(Error::new(ErrorKind::BudgetExceeded, message)
-            .with_hint("raise the memory limit, or write smaller chunks or shards"))
+            .with_hint("raise `memory_limit`, or write smaller chunks or shards"))
     }
 
     /// Restores the passes of an interrupted copy from the notes in its checkpoint.
@@ -342,7 +342,7 @@ impl Copy {
                 let message =
                     format!("the copy was begun with regions of {bytes} bytes, now they may have {most_bytes}");
                 return Err(Error::new(ErrorKind::BudgetExceeded, message)
-                    .with_hint("raise the memory limit to what it was, or begin again with overwrite"));
+                    .with_hint("raise `memory_limit` to what it was, or begin again with `overwrite`"));
             }
             let reads = regions.reads(&step[0].chunk_shape()?);
             Ok(Pass { shrink: self.shrink.clone(), ..Pass::new(&step[0], &step[1], regions, finished, reads) })
@@ -416,27 +416,24 @@ pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) 
     match (checkpoint.find()?, existing) {
         (Found::Same(passes), Existing::Resume) => return Ok((Begin::GoOn, passes)),
         (Found::Same(_), _) => {
-            return Err(
-                contains(ErrorKind::ContainsArray, "an unfinished array").with_hint("resume it, or overwrite it")
-            );
+            return Err(contains(ErrorKind::ContainsArray, "an unfinished array")
+                .with_hint("go on with `resume`, or replace it with `overwrite`"));
         }
         (Found::Other(Some(differences)), _) => {
             let what = format!("an unfinished copy with other settings ({differences})");
-            return Err(
-                contains(ErrorKind::ContainsArray, &what).with_hint("repeat the call that began it, or overwrite it")
-            );
+            return Err(contains(ErrorKind::ContainsArray, &what)
+                .with_hint("repeat the call that began it, or replace it with `overwrite`"));
         }
         (Found::Other(None), _) => {
             let what =
                 "unfinished work: another computation, a copy of another source, or one to other chunks or codecs";
-            return Err(
-                contains(ErrorKind::ContainsArray, what).with_hint("repeat the call that began it, or overwrite it")
-            );
+            return Err(contains(ErrorKind::ContainsArray, what)
+                .with_hint("repeat the call that began it, or replace it with `overwrite`"));
         }
         (Found::Unreadable, _) => return Err(checkpoint.unreadable()),
         (Found::Nothing, _) if store.size_bytes(&join_key(path, OLD_COPY_CHECKPOINT))?.is_some() => {
             let what = "an unfinished copy that another version of cuzarr began";
-            return Err(contains(ErrorKind::ContainsArray, what).with_hint("begin again with overwrite"));
+            return Err(contains(ErrorKind::ContainsArray, what).with_hint("begin again with `overwrite`"));
         }
         (Found::Nothing, _) => {}
     }
@@ -453,15 +450,15 @@ pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) 
                 }
                 _ => "an array".to_string(),
             };
-            Err(contains(ErrorKind::ContainsArray, &what).with_hint("copy to another place, or overwrite it"))
+            Err(contains(ErrorKind::ContainsArray, &what)
+                .with_hint("copy to another place, or replace it with `overwrite`"))
         }
-        Ok(Node::Group(_)) => {
-            Err(contains(ErrorKind::ContainsGroup, "a group").with_hint("copy to another place, or overwrite it"))
-        }
+        Ok(Node::Group(_)) => Err(contains(ErrorKind::ContainsGroup, "a group")
+            .with_hint("copy to another place, or replace it with `overwrite`")),
         Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
         Err(_) if target.stored_chunks()?.is_empty() => Ok((Begin::Fresh, Vec::new())),
         Err(_) => Err(contains(ErrorKind::ContainsArray, "a set of chunks without metadata")
-            .with_hint("copy to another place, or overwrite it")),
+            .with_hint("copy to another place, or replace it with `overwrite`")),
     }
 }
 

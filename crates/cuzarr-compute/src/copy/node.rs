@@ -173,7 +173,7 @@ impl Copied {
         let nodes: Vec<&str> = self.unreadable.iter().map(|(name, _)| name.as_str()).collect();
         let trail = format!("unreadable nodes, so nothing was copied: {}", nodes.join(", "));
         let (_, first) = self.unreadable.swap_remove(0);
-        Err(first.at(trail).with_hint("leave them out with skip_unreadable, or choose others with only"))
+        Err(first.at(trail).with_hint("leave them out with `skip_unreadable`, or choose others with `only`"))
     }
 
     /// Refuses an existing node at the target, unless it is an unfinished copy of the same source that is resumed.
@@ -187,14 +187,16 @@ impl Copied {
             Ok(Node::Group(found)) => {
                 if let Some(work) = found.metadata().unfinished_work() {
                     let message = format!("{}: there is an unfinished {work} at '/{}' already", self.store, self.path);
-                    return Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("resume it, or overwrite it"));
+                    return Err(Error::new(ErrorKind::ContainsGroup, message)
+                        .with_hint("go on with `resume`, or replace it with `overwrite`"));
                 }
                 ErrorKind::ContainsGroup
             }
             Ok(Node::Array(_)) => ErrorKind::ContainsArray,
         };
         let message = format!("{}: the path '/{}' is not empty", self.store, self.path);
-        Err(Error::new(kind, message).with_hint("copy to another place, resume the copy, or overwrite it"))
+        Err(Error::new(kind, message)
+            .with_hint("copy to another place, go on with `resume`, or replace it with `overwrite`"))
     }
 
     /// Returns the name of each array that is copied, with the plan of its copy.

@@ -315,7 +315,8 @@ impl Pyramid {
             Ok(Node::Group(_)) => (ErrorKind::ContainsGroup, "a group"),
         };
         let message = format!("{}: there is {what} at '/{}' already", self.store, self.path);
-        Err(Error::new(kind, message).with_hint("resume what was begun, overwrite it, or choose another place"))
+        Err(Error::new(kind, message)
+            .with_hint("go on with `resume`, replace it with `overwrite`, or choose another place"))
     }
 
     /// Refuses to continue with a complete pyramid that was made with other settings, because its levels would not
@@ -334,7 +335,8 @@ impl Pyramid {
         }
         let message =
             format!("{}: there is a whole image with other settings ({differences}) at '/{}'", self.store, self.path);
-        Err(Error::new(ErrorKind::ContainsGroup, message).with_hint("overwrite it, or choose another place"))
+        Err(Error::new(ErrorKind::ContainsGroup, message)
+            .with_hint("replace it with `overwrite`, or choose another place"))
     }
 
     /// Returns the attribute that marks the group as a pyramid that is not completely written yet. It records every

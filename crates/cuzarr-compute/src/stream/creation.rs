@@ -69,7 +69,7 @@ impl Expr {
         let (begin, noted) = look(&target, &checkpoint, existing)?;
         if begin == Begin::Complete {
             let message = format!("{}: the array at '/{path}' is complete: there is nothing to resume", target.store());
-            return Err(Error::new(ErrorKind::ContainsArray, message).with_hint("overwrite it to compute it again"));
+            return Err(Error::new(ErrorKind::ContainsArray, message).with_hint("compute it again with `overwrite`"));
         }
         Ok(Creation { expr: self.clone(), target, checkpoint, begin, noted })
     }

@@ -267,7 +267,7 @@ fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>
     let found = match found {
         Ok(None) => return Ok(()),
         Err(error) if error.kind().is_of_store() => return Err(error),
-        Err(error) => return Err(error.with_hint("set overwrite to replace the node")),
+        Err(error) => return Err(error.with_hint("replace the node with `overwrite`")),
         Ok(Some(found)) => found,
     };
     let (kind, what) = match found.documents.is_array() {
@@ -275,5 +275,5 @@ fn require_absent(store: &dyn Store, path: &str, found: Result<Option<FoundNode>
         false => (ErrorKind::ContainsGroup, "a group"),
     };
     let error = Error::new(kind, format!("{store}: there is {what} at '/{path}' already"));
-    Err(error.with_hint("open it, or replace it with overwrite"))
+    Err(error.with_hint("open it, or replace it with `overwrite`"))
 }

@@ -144,7 +144,7 @@ pub(super) fn refuse_left_over(store: &dyn Store, path: &str, metadata: &ArrayMe
         "{store}: cannot create an array at '/{path}': the chunk '{key}' of a deleted array is still there and would become part of the new one"
     );
     Err(Error::new(ErrorKind::ContainsArray, message)
-        .with_hint("unless another program is creating it, delete what is left there with overwrite"))
+        .with_hint("unless another program is creating it, delete what is left there with `overwrite`"))
 }
 
 /// Returns the key of one stored chunk, if any of the first chunks of the array's grid is stored.

@@ -92,7 +92,7 @@ impl Regions {
         if least > most_bytes {
             let message = format!("one object of shape {unit:?} takes {least} bytes, a region may have {most_bytes}");
             return Err(Error::new(ErrorKind::BudgetExceeded, message)
-                .with_hint("raise the memory limit, or write smaller chunks or shards"));
+                .with_hint("raise `memory_limit`, or write smaller chunks or shards"));
         }
         search.read_less_often(most_bytes);
         search.grow(most_bytes.min(COMFORTABLE_BYTES));

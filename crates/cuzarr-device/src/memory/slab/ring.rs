@@ -149,7 +149,7 @@ impl Ring {
             let message =
                 format!("one slab of {min_bytes} bytes is above the ring's limit of {} bytes", self.limit_bytes);
             return Err(Error::new(ErrorKind::BudgetExceeded, message)
-                .with_hint("raise the pinned memory limit, or store smaller chunks"));
+                .with_hint("raise `memory_limit`, or store smaller chunks"));
         }
         // Rounded to whole MiB, so that slabs of similar sizes can replace each other.
         Ok(min_bytes.next_multiple_of(1 << 20).min(self.limit_bytes))

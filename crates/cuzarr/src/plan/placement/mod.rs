@@ -109,7 +109,7 @@ pub(crate) fn refuse_fallen(placements: Vec<Placement>) -> Result<()> {
         return Ok(());
     }
     let message = format!("codecs would run on the host, which strict forbids: {}", fallen.join(", "));
-    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("set strict to false, or use the device 'cpu'"))
+    Err(Error::new(ErrorKind::FallbackRefused, message).with_hint("leave out `strict`, or use the device 'cpu'"))
 }
 
 #[cfg(test)]

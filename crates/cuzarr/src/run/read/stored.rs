@@ -44,7 +44,7 @@ fn too_large(call: &Context, size_bytes: usize) -> Error {
     let (used, limit) = (call.memory.host.used_bytes(), call.limit_bytes);
     let message =
         format!("a stored chunk has {size_bytes} bytes, {used} bytes are in flight, the memory limit is {limit}");
-    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit")
+    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise `memory_limit`")
 }
 
 impl std::ops::Deref for Stored {
@@ -78,5 +78,5 @@ pub(crate) fn check_missing(read_missing: bool, fill: &Fill) -> Result<()> {
         return Ok(());
     }
     let error = Error::new(ErrorKind::ChunkNotFound, "the chunk does not exist");
-    Err(error.at(fill.name.to_string()).with_hint("set read_missing_chunks to get the fill value instead"))
+    Err(error.at(fill.name.to_string()).with_hint("set array.read_missing_chunks to get the fill value instead"))
 }

@@ -111,7 +111,7 @@ impl BatchRoute for ResidentBatch {
                 let (used, limit) = (call.memory.device.used_bytes(), call.limit_bytes);
                 let message =
                     format!("a stored chunk has {size_bytes} bytes, {used} are in flight, the memory limit is {limit}");
-                Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise the memory limit"))
+                Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise `memory_limit`"))
             }
         })?;
         Ok(pool::in_flight(|| Buffer::empty(self.target.device, size_bytes))?)

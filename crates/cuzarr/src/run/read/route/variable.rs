@@ -87,7 +87,7 @@ impl Target {
         let limit_bytes = left.max(SMALL_BYTES).min(self.limit_bytes);
         let _memory = self.call.memory.host.try_take(limit_bytes.saturating_mul(COPIES), self.call.limit_bytes);
         chain.decode_variable(stored, limit_bytes).map_err(|error| match error.kind() {
-            ErrorKind::BudgetExceeded if limit_bytes < self.limit_bytes => error.with_hint("raise memory_limit"),
+            ErrorKind::BudgetExceeded if limit_bytes < self.limit_bytes => error.with_hint("raise `memory_limit`"),
             ErrorKind::BudgetExceeded => {
                 error.with_hint("if you trust the array, raise array.variable_chunk_max_bytes")
             }
