@@ -66,7 +66,7 @@ class Chart:
             axes.legend(
                 frameon=False,
                 labelcolor=ink,
-                ncols=min(3, len(self.series)),
+                ncols=min(2, len(self.series)),
                 loc="lower left",
                 bbox_to_anchor=(-0.02, 1.0),
                 fontsize=10,
