@@ -145,3 +145,14 @@ def test_the_guide_to_fall_backs_describes_every_line_of_an_explanation(tmp_path
         labels += [line[2:22].strip() for line in str(others).splitlines()[1:]]
     assert {"chunk cache", "parts of chunks"} <= set(labels)
     assert {label for label in labels if f"`{label}`" not in page} == set()
+
+
+def test_pages_do_not_use_the_stores_of_others() -> None:
+    together = {"README", "index", "start", "first-array", "gpu"}  # test_first_pages.py runs them in one folder
+    users: dict[str, set[str]] = {}
+    for page in PAGES:
+        blocks = "\n".join(block["text"] for block in PYTHON_OR_SHELL.finditer(page.read_text()) if not block["shell"])
+        for name in re.findall(r'"([\w.-]+\.(?:zarr|zip|nc|json))[/"]', blocks):
+            users.setdefault(name, set()).add("first pages" if page.stem in together else page.stem)
+    assert len(users) > 50
+    assert {name: pages for name, pages in users.items() if len(pages) > 1} == {}, "a reader may run the pages in one folder"
