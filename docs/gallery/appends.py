@@ -58,9 +58,8 @@ def main(arguments):
         jobs = [context.Process(target=job, args=(path, mine, start, answers)) for mine in split]
         for one in jobs:
             one.start()
-        for numbers, refused in sorted(
-            (answers.get(timeout=60 + arguments.months) for _ in jobs), key=lambda answer: answer[0][0]
-        ):
+        answered = [answers.get(timeout=60 + arguments.months) for _ in jobs]
+        for numbers, refused in sorted(answered, key=lambda answer: answer[0][0]):
             print(f"the job that begins with month {numbers[0]}: {len(numbers)} appends, {refused} refused and repeated")
         for one in jobs:
             one.join()

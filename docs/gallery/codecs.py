@@ -25,13 +25,9 @@ CODECS = {
 
 def main(arguments):
     rng = np.random.default_rng(2)
-    side = 512
+    side, times = 512, arguments.mib
     y, x = np.mgrid[:side, :side] / 60
-    field = (
-        285
-        + 8 * np.sin(x + np.arange(arguments.mib)[:, None, None] / 9) * np.cos(y)
-        + rng.normal(0, 0.05, (arguments.mib, side, side))
-    )
+    field = 285 + 8 * np.sin(x + np.arange(times)[:, None, None] / 9) * np.cos(y) + rng.normal(0, 0.05, (times, side, side))
     field = np.round(field * 100).astype("float32") / 100
 
     with tempfile.TemporaryDirectory() as folder:
