@@ -58,8 +58,9 @@ def main(arguments):
         jobs = [context.Process(target=job, args=(path, mine, start, answers)) for mine in split]
         for one in jobs:
             one.start()
-        for numbers, refused in sorted((answers.get(timeout=120) for _ in jobs), key=lambda answer: answer[0][0]):
-            print(f"job of months {numbers[0]}, {numbers[1]}, …: {len(numbers)} appends, {refused} refused and repeated")
+        answered = [answers.get(timeout=60 + arguments.months) for _ in jobs]
+        for numbers, refused in sorted(answered, key=lambda answer: answer[0][0]):
+            print(f"the job that begins with month {numbers[0]}: {len(numbers)} appends, {refused} refused and repeated")
         for one in jobs:
             one.join()
 
@@ -93,4 +94,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--months", type=int, default=25)
     parser.add_argument("--picture", default="appends.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.months < 3:
+        parser.error("--months must be 3 or more: one to begin with, and one for each job")
+    main(arguments)

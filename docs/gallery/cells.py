@@ -100,4 +100,7 @@ if __name__ == "__main__":
     parser.add_argument("--cells", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--picture", default="cells.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if min(arguments.cells, arguments.epochs) < 1:
+        parser.error("--cells and --epochs must be 1 or more")
+    main(arguments)

@@ -53,7 +53,7 @@ def rank(number, path, shared, barrier, frames, dies_at):
             state[mine.start + 1 : mine.stop + 1] = rows
             writer.append(rows)
             barrier.wait()
-            if (frame + 1) % EVERY == 0:
+            if (frame + 1) % EVERY == 0 or frame + 1 == frames:
                 writer.flush()
                 barrier.wait()  # all have stored their frames
                 if number == 0:
@@ -112,4 +112,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=64)
     parser.add_argument("--picture", default="checkpoints.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.frames < 4:
+        parser.error("--frames must be 4 or more, so that the ranks can be killed in the middle")
+    main(arguments)

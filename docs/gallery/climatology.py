@@ -84,4 +84,10 @@ if __name__ == "__main__":
     parser.add_argument("--years", type=int, default=20)
     parser.add_argument("--memory-limit", default="8 MiB")
     parser.add_argument("--picture", default="climatology.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.years < 2:
+        parser.error("--years must be 2 or more")
+    try:
+        main(arguments)
+    except (cuzarr.errors.ConfigInvalidError, cuzarr.errors.BudgetExceededError) as error:
+        parser.error(f"--memory-limit: {error}")

@@ -25,8 +25,7 @@ CODECS = {
 
 def main(arguments):
     rng = np.random.default_rng(2)
-    side = 512
-    times = max(arguments.mib, 1)
+    side, times = 512, arguments.mib
     y, x = np.mgrid[:side, :side] / 60
     field = 285 + 8 * np.sin(x + np.arange(times)[:, None, None] / 9) * np.cos(y) + rng.normal(0, 0.05, (times, side, side))
     field = np.round(field * 100).astype("float32") / 100
@@ -62,4 +61,11 @@ if __name__ == "__main__":
     parser.add_argument("--mib", type=int, default=64, help="size of the field")
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda:0"')
     parser.add_argument("--picture", default="codecs.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.mib < 1:
+        parser.error("--mib must be 1 or more")
+    try:
+        cuzarr.DeviceArray.empty(1, "u1", arguments.device)
+    except cuzarr.errors.CuzarrError as error:
+        parser.error(f"--device: {error}")
+    main(arguments)

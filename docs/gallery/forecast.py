@@ -88,4 +88,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--picture", default="forecast.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error("--steps must be 1 or more")
+    main(arguments)

@@ -28,14 +28,15 @@ def make_cohort(path, variants, samples):
     genotypes = (draws < frequency[:, :, None]).astype("int8")
     genotypes[rng.random((variants, samples)) < 0.01] = -1  # a missing call
 
-    each = variants // len(CONTIGS)
-    positions = np.concatenate([np.sort(rng.integers(1, 1_000_000, each)) for _ in CONTIGS]).astype("int32")
+    contig = np.arange(variants) * len(CONTIGS) // variants
+    counts = np.bincount(contig)
+    places = np.concatenate([(np.arange(count) + rng.random(count)) / count for count in counts])  # of 0 to 1, in order
     group = cuzarr.open_group(path, mode="w", zarr_format=2, attributes={"vcf_zarr_version": "0.4"})
     blosc = numcodecs.Blosc(cname="zstd", clevel=7, shuffle=2)
     for name, data, dimensions, chunks in (
         ("call_genotype", genotypes, ["variants", "samples", "ploidy"], (500, 50, 2)),
-        ("variant_contig", np.repeat(np.arange(len(CONTIGS), dtype="int8"), each), ["variants"], (2000,)),
-        ("variant_position", positions, ["variants"], (2000,)),
+        ("variant_contig", contig.astype("int8"), ["variants"], (2000,)),
+        ("variant_position", (1 + 999_999 * places).astype("int32"), ["variants"], (2000,)),
     ):
         group.create_array(name, data=data, chunks=chunks, compressors=[blosc], attributes={"_ARRAY_DIMENSIONS": dimensions})
     text = np.dtypes.StringDType()
@@ -74,7 +75,7 @@ def main(arguments):
         carries = (some > 0).any(axis=2)
         rarest = int(np.where(carries.any(axis=1), carries.sum(axis=1), len(chosen)).argmin())
         names = ", ".join(index.samples[number] for number, has in zip(chosen, carries[rarest], strict=True) if has)
-        print(f"chr2:{index.position[where][rarest]} is the rarest among {len(chosen)} samples; carriers: {names}")
+        print(f"chr2:{index.position[where][rarest]} is the rarest among {len(chosen)} samples; carriers: {names or 'none'}")
 
         # All variants, within a memory limit: alternate alleles of each population, of its called alleles.
         frequencies = []
@@ -106,4 +107,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", type=int, default=6000)
     parser.add_argument("--picture", default="genotypes.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.variants < 120:
+        parser.error("--variants must be 120 or more, so that the region has some")
+    main(arguments)

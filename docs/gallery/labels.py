@@ -62,7 +62,7 @@ def main(arguments):
         print(f"{labels.max()} cells on {foreground.mean():.1%} of the slide")
         print(f"crops with cells: {without:.0%} at random places, {share:.0%} with weights")
         print(f"each chunk was read {weighted.report()['reads_per_chunk']:.2f} times an epoch")
-        assert share > without
+        assert share >= without
         draw(arguments.picture, {name: cuzarr.xp.asnumpy(values) for name, values in batch.items()})
 
 
@@ -83,4 +83,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1024, help="pixels of a side")
     parser.add_argument("--picture", default="labels.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.size < 256:
+        parser.error("--size must be 256 or more")
+    main(arguments)

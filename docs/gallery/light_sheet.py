@@ -45,6 +45,7 @@ def neuroglancer(url):
 
 def main(arguments):
     depth, side = arguments.planes, arguments.side
+    whole = -(-side // 64) * 64  # shards consist of whole chunks
     with tempfile.TemporaryDirectory() as folder:
         embryo = cuzarr.pyramid(
             np.zeros((0, side, side), "uint16"),
@@ -54,7 +55,7 @@ def main(arguments):
             units=dict.fromkeys("zyx", "micrometer"),
             levels=4,
             chunks=(16, 64, 64),
-            shards=(32, side, side),
+            shards=(32, whole, whole),
             compressors=cuzarr.codecs.BloscCodec(cname="zstd", shuffle="bitshuffle", typesize=2),
         )
         image = cuzarr.ome.open_image(embryo)
@@ -90,4 +91,7 @@ if __name__ == "__main__":
     parser.add_argument("--planes", type=int, default=64)
     parser.add_argument("--side", type=int, default=256)
     parser.add_argument("--picture", default="light_sheet.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if min(arguments.planes, arguments.side) < 1:
+        parser.error("--planes and --side must be 1 or more")
+    main(arguments)

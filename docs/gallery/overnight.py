@@ -37,7 +37,7 @@ def night(archive, target, until=1.0):
     """Copies until dawn: here until a share of the work is done, in your program until a time of day."""
 
     def progress(done, total):
-        if until * total <= done < total:  # or: datetime.now().hour >= 6
+        if total and until * total <= done < total:  # or: datetime.now().hour >= 6
             raise Dawn
 
     codec = cuzarr.codecs.BloscCodec(cname="zstd", shuffle="bitshuffle", typesize=4)
@@ -62,7 +62,8 @@ def main(arguments):
             warnings.simplefilter("always")
             finished = arrays_below(cuzarr.open_group(target, mode="r"))
         print(f"after the first night {len(finished)} of {arguments.arrays} arrays can be opened")
-        print(f"opening the copy warns: {str(said[0].message).split(': ', 1)[1]}")
+        for one in said:
+            print(f"opening the copy warns: {str(one.message).split(': ', 1)[1]}")
 
         night(archive, target)
         old, new = arrays_below(archive), arrays_below(cuzarr.open_group(target, mode="r"))
@@ -83,7 +84,7 @@ def draw(path, first, second, sizes):
         axes[0].bar(stations.astype(int), counts, color=color, label=f"after the {night} night")
     axes[0].set(title="arrays that can be opened", xlabel="station", xticks=range(10))
     axes[0].legend(loc="upper center", ncols=2)
-    axes[0].set_ylim(0, len(second) / 10 * 1.3)
+    axes[0].margins(y=0.3)
     axes[1].barh(["gzip", "Blosc zstd"], [size / 2**20 for size in sizes], color=["gray", "seagreen"])
     axes[1].set(title="MiB stored")
     axes[1].invert_yaxis()
@@ -94,4 +95,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arrays", type=int, default=1000)
     parser.add_argument("--picture", default="overnight.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.arrays < 1:
+        parser.error("--arrays must be 1 or more")
+    main(arguments)

@@ -80,4 +80,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fields", type=int, default=3, help="fields of each well")
     parser.add_argument("--picture", default="plate.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.fields < 1:
+        parser.error("--fields must be 1 or more")
+    main(arguments)

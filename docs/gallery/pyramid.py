@@ -61,4 +61,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1024, help="pixels of a side")
     parser.add_argument("--picture", default="pyramid.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.size < 1:
+        parser.error("--size must be 1 or more")
+    main(arguments)

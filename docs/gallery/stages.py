@@ -46,4 +46,11 @@ if __name__ == "__main__":
     parser.add_argument("--mib", type=int, default=128, help="size of the field")
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda:0"')
     parser.add_argument("--picture", default="stages.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.mib < 1:
+        parser.error("--mib must be 1 or more")
+    try:
+        cuzarr.DeviceArray.empty(1, "u1", arguments.device)
+    except cuzarr.errors.CuzarrError as error:
+        parser.error(f"--device: {error}")
+    main(arguments)

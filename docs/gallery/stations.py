@@ -87,4 +87,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=240)
     parser.add_argument("--picture", default="stations.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.times < 1:
+        parser.error("--times must be 1 or more")
+    main(arguments)

@@ -124,4 +124,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1024, help="pixels of a side")
     parser.add_argument("--picture", default="tiles.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.size < 3 * TILE:
+        parser.error("--size must be 384 or more, three tiles")
+    main(arguments)

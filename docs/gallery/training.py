@@ -52,7 +52,7 @@ def main(arguments):
     print(f"{arguments.steps} batches of {arguments.batch} crops: loss {losses[0]:.2f}, at the end {losses[-1]:.2f}")
     assert losses[-1] < losses[0] / 5
     part = cuzarr.xp.asnumpy(noisy[:200, :200])
-    draw(arguments.picture, losses, part, (windows(part[None]) @ weights).reshape(196, 196))
+    draw(arguments.picture, losses, part, (windows(part[None]) @ weights).reshape(len(part) - TAPS + 1, -1))
 
 
 def draw(path, losses, before, after):
@@ -74,4 +74,7 @@ if __name__ == "__main__":
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--picture", default="training.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.size <= SIDE or arguments.batch < 1 or arguments.steps < 10:
+        parser.error("--size must be 33 or more, --batch 1 or more, --steps 10 or more")
+    main(arguments)

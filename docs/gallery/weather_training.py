@@ -117,4 +117,7 @@ if __name__ == "__main__":
     parser.add_argument("--times", type=int, default=320)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--picture", default="weather_training.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.times < 26 or arguments.epochs < 1:
+        parser.error("--times must be 26 or more, --epochs 1 or more")
+    main(arguments)

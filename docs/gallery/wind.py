@@ -61,4 +61,10 @@ if __name__ == "__main__":
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--memory-limit", default="16 MiB")
     parser.add_argument("--picture", default="wind.png")
-    main(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.times < 1:
+        parser.error("--times must be 1 or more")
+    try:
+        main(arguments)
+    except (cuzarr.errors.ConfigInvalidError, cuzarr.errors.BudgetExceededError) as error:
+        parser.error(f"--memory-limit: {error}")

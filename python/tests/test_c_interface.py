@@ -118,12 +118,19 @@ def test_a_missing_group_is_told_by(source: str, compiled: Compile, tmp_path: pa
 BLOCK = re.compile(r"^```c\n(.*?)^```", re.M | re.S)
 
 
-def test_the_programs_of_the_guide(compiled: Compile, tmp_path: pathlib.Path) -> None:
-    first, *parts = BLOCK.findall((ROOT / "docs" / "guide" / "c.md").read_text())
-    assert "int main(void)" in first and len(parts) == 4
+def test_the_programs_of_the_guide(compiled: Compile, prefix: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    page = (ROOT / "docs" / "guide" / "c.md").read_text()
+    first, *parts = BLOCK.findall(page)
+    assert "int main(void)" in first and len(parts) == 5
     (tmp_path / "first.c").write_text(first)
     printed = run(compiled("gcc", tmp_path / "first.c"), folder=tmp_path)
-    assert printed == "-1 290 291\n" and "It prints `-1 290 291`" in (ROOT / "docs" / "guide" / "c.md").read_text()
+    assert printed == "-1 290 291\n" and "It prints `-1 290 291`" in page
+    static = re.search(r"^cc .*libcuzarr\.a .*$", page, re.M)
+    assert static is not None
+    (tmp_path / "static").mkdir()
+    (tmp_path / "static" / "first.c").write_text(first)
+    run("bash", "-c", static[0], folder=tmp_path / "static", PKG_CONFIG_PATH=str(prefix / "lib" / "pkgconfig"))
+    assert run("./first", folder=tmp_path / "static") == printed
     array = zarr.open_array(tmp_path / "first.zarr", mode="r")
     assert array[7, 499] == 779 and array[8, 0] == -1 and array.attrs["units"] == "K"
     # The other blocks use the array of the first one. That of a GPU is compiled alone.

@@ -49,6 +49,20 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line) for line in text.splitlines() if line.startswith("cuzarr ") and not ELSEWHERE.search(line)]
 
 
+def run_blocks(page: pathlib.Path, blocks: list[re.Match[str]], device: str | None = None) -> None:
+    """Runs blocks of a page in the current folder; `device` takes the place of the GPU that the page names."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks:
+        if block["shell"]:
+            for _, *arguments in commands(block["text"]):
+                done = subprocess.run([sys.executable, "-m", "cuzarr", *arguments], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, f"cuzarr {shlex.join(arguments)}: {done.stderr}"
+            continue
+        line = page.read_text()[: block.start("text")].count("\n")
+        text = block["text"].replace("cuda:0", device or "cuda:0")
+        exec(compile("\n" * line + text, str(page), "exec"), names)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = list(PYTHON_OR_SHELL.finditer(page.read_text()))
@@ -60,15 +74,7 @@ def test_the_blocks_of(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: 
         if any(re.search(rf"(import|from) (cuzarr\.)?{library}\b", block["text"]) for block in blocks):
             pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        if block["shell"]:
-            for _, *arguments in commands(block["text"]):
-                done = subprocess.run([sys.executable, "-m", "cuzarr", *arguments], capture_output=True, text=True, check=False)
-                assert done.returncode == 0, f"cuzarr {shlex.join(arguments)}: {done.stderr}"
-            continue
-        line = page.read_text()[: block.start("text")].count("\n")
-        exec(compile("\n" * line + block["text"], str(page), "exec"), names)
+    run_blocks(page, blocks)
 
 
 def test_there_are_guides() -> None:
@@ -121,3 +127,32 @@ def test_the_guide_to_containers_shows_the_containerfile() -> None:
         pytest.skip("skipped: the file lies where the sources are")
     page = (ROOT / "docs" / "guide" / "containers.md").read_text()
     assert f"```dockerfile\n{(ROOT / 'packaging' / 'Containerfile').read_text()}```" in page
+
+
+def test_the_guide_to_fall_backs_describes_every_line_of_an_explanation(tmp_path: pathlib.Path) -> None:
+    page = (ROOT / "docs" / "guide" / "fall-backs.md").read_text()
+    array = cuzarr.create_array({}, data=np.arange(100_000, dtype="int32"), chunks=10_000).with_device("cuda:0")
+    shown = re.search(r"^```text\n(.*?)^```", page, re.M | re.S)
+    assert shown is not None
+    # Where codecs run, and how fast, depends on the machine.
+    labels = [line[2:22].strip() for line in str(array.explain()).splitlines()[1:]]
+    assert [line[2:22].strip() for line in shown[1].splitlines()[1:]] == labels
+    cuzarr.create_array(tmp_path / "kept.zarr", shape=(4,), dtype="int32", chunks=2)
+    for others in (
+        cuzarr.open_array(tmp_path / "kept.zarr", mode="r", chunk_cache=True).explain(),
+        array.explain(slice(5), writing=True),
+    ):
+        labels += [line[2:22].strip() for line in str(others).splitlines()[1:]]
+    assert {"chunk cache", "parts of chunks"} <= set(labels)
+    assert {label for label in labels if f"`{label}`" not in page} == set()
+
+
+def test_pages_do_not_use_the_stores_of_others() -> None:
+    together = {"README", "index", "start", "first-array", "gpu"}  # test_first_pages.py runs them in one folder
+    users: dict[str, set[str]] = {}
+    for page in PAGES:
+        blocks = "\n".join(block["text"] for block in PYTHON_OR_SHELL.finditer(page.read_text()) if not block["shell"])
+        for name in re.findall(r'"([\w.-]+\.(?:zarr|zip|nc|json))[/"]', blocks):
+            users.setdefault(name, set()).add("first pages" if page.stem in together else page.stem)
+    assert len(users) > 50
+    assert {name: pages for name, pages in users.items() if len(pages) > 1} == {}, "a reader may run the pages in one folder"

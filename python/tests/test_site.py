@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -63,12 +64,56 @@ def test_figures_of_the_cookbook_come_from_records() -> None:
         assert measured.markdown().count("`") >= 4
 
 
-@pytest.mark.parametrize("name", gallery.PROGRAMS)
-def test_a_program_of_the_cookbook_makes_its_picture(name: str, tmp_path: pathlib.Path) -> None:
+# Of each program: a small or odd value of an option with which it runs, and one that it refuses.
+OPTIONS = {
+    "weather_training": ("--times=26", "--times=25"),
+    "stations": ("--times=1", "--times=0"),
+    "climatology": ("--years=2", "--memory-limit=1000"),
+    "cmip": ("--years=1", "--years=0"),
+    "appends": ("--months=3", "--months=1"),
+    "forecast": ("--steps=1", "--steps=0"),
+    "netcdf_archive": ("--months=1", "--months=0"),
+    "wind": ("--times=1", "--memory-limit=much"),
+    "light_sheet": ("--side=65", "--planes=0"),
+    "pyramid": ("--size=1", "--size=0"),
+    "labels": ("--size=257", "--size=128"),
+    "plate": ("--fields=1", "--fields=0"),
+    "cells": ("--cells=1", "--epochs=0"),
+    "genotypes": ("--variants=121", "--variants=50"),
+    "training": ("--size=33", "--size=32"),
+    "checkpoints": ("--frames=5", "--frames=1"),
+    "overnight": ("--arrays=1", "--arrays=0"),
+    "tiles": ("--size=385", "--size=256"),
+    "codecs": ("--mib=1", "--device=tpu"),
+    "stages": ("--mib=1", "--mib=0"),
+}
+
+
+def need_libraries(name: str) -> None:
     for library in ("matplotlib", "xarray", "h5py"):
         if re.search(rf"^ *(import|from) {library}\b", (gallery.FOLDER / f"{name}.py").read_text(), re.M):
             pytest.importorskip(library, reason=f"skipped: this program needs {library}")
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["", "small"])
+@pytest.mark.parametrize("name", gallery.PROGRAMS)
+def test_a_program_of_the_cookbook_makes_its_picture(name: str, small: bool, tmp_path: pathlib.Path) -> None:
+    need_libraries(name)
     picture = tmp_path / f"picture.{gallery.PROGRAMS[name].kind}"
-    done = subprocess.run(gallery.arguments(name, picture), capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    command = [*gallery.arguments(name, picture), *([OPTIONS[name][0]] if small else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.strip() and picture.stat().st_size > 5_000
+    assert done.stdout.strip() and picture.stat().st_size > (1_000 if small else 5_000)
+
+
+@pytest.mark.parametrize("name", gallery.PROGRAMS)
+def test_a_program_of_the_cookbook_says_which_values_it_takes(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_libraries(name)
+    refused = OPTIONS[name][1]
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", refused, "--picture", str(tmp_path / "picture.png")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(gallery.FOLDER / f"{name}.py"), run_name="__main__")
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and f"{name}.py: error: " in said and refused.partition("=")[0] in said
