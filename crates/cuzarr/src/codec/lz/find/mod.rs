@@ -25,13 +25,11 @@ const ENTRIES_TOGETHER: usize = 4;
 /// Minimum compute capability of a GPU on which a thread block gets as much shared memory as `lz_find.cu` asks for.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// Why the host encodes chunks in the memory of `device`; `None` if repeated bytes can be found there.
+/// Why the host encodes chunks in the memory of `device`; `None` if repeated bytes can be found there. A GPU that this
+/// machine does not have is taken for a current one: its work can only be explained here.
 pub(crate) fn host_reason(device: Device) -> Option<&'static str> {
-    let has_room = match device {
-        Device::Cuda(_) => device.compute_capability().is_ok_and(|capability| capability >= LEAST_CAPABILITY),
-        _ => true,
-    };
-    (!has_room)
+    let is_old = |capability| capability < LEAST_CAPABILITY;
+    (matches!(device, Device::Cuda(_)) && device.compute_capability().is_ok_and(is_old))
         .then_some("GPUs before compute capability 8.0 have too little shared memory to look for what chunks repeat")
 }
 
