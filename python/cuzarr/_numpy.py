@@ -104,7 +104,8 @@ def is_small(dtype: np.dtype[Any]) -> bool:
 
 def is_number(dtype: np.dtype[Any]) -> bool:
     """Whether elements are numbers that cuzarr converts and computes with."""
-    return dtype.name == "bfloat16" or dtype.kind in "biufc" and not is_small(dtype)
+    # The kind comes first, because NumPy builds a type's name at each call.
+    return dtype.kind in "biufc" and not is_small(dtype) or dtype.name == "bfloat16"
 
 
 def of_library(dtype: Any) -> Any:
