@@ -6,6 +6,7 @@
 
 mod extreme;
 mod short;
+mod sums;
 
 use std::ops::Range;
 
@@ -199,8 +200,11 @@ impl RowWalk<'_> {
                 let from = origin.wrapping_add_signed(view.reduced_offset(at));
                 &self.bytes[from..from + count * dtype.size_bytes()]
             });
-            if let Some(mut found) = extreme::first_of_columns(self.fold, dtype, count, packed) {
+            if let Some(mut found) = extreme::first_of_columns(self.fold, dtype, count, packed.clone()) {
                 found.iter_mut().for_each(|state| state.0[2] += first as u64);
+                return Ok(found);
+            }
+            if let Some(found) = sums::of_columns(self.fold, dtype, count, packed) {
                 return Ok(found);
             }
         }

@@ -260,8 +260,7 @@ impl Summary for Reduction {
             let states: Vec<State> = words.iter().map(|words| State(words.map(u64::from_le_bytes))).collect();
             gathered.take(&hull, &states);
         }
-        let bytes = finish(reduction, &gathered, dtype, options.threads)?;
-        Ok(NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?)
+        Ok(finish(reduction, &gathered, dtype, options.threads)?.reshape(&memory_shape(&shape)?)?)
     }
 
     fn name(&self) -> &'static str {
@@ -353,15 +352,18 @@ impl Gathered {
 
     /// Merges partial results of a region into those of the same elements of the result.
     fn merge(&self, region: &Region, own: &mut [[u64; 3]], states: &[State]) {
-        let has_places = matches!(self.fold.accumulator, Accumulator::Least | Accumulator::Greatest);
-        for (own, state) in own.iter_mut().zip(states) {
-            let mut state = *state;
-            if has_places {
-                state.0[2] = self.place_of(region, state.0[2]);
+        let Fold { accumulator, wide, .. } = self.fold;
+        let pairs = own.iter_mut().zip(states);
+        match (accumulator, wide) {
+            // The compiler makes a loop of its own for these.
+            (Accumulator::Sum, Wide::Float) => {
+                pairs.for_each(|(own, &state)| merge(Accumulator::Sum, Wide::Float, own, state));
             }
-            // A partial result of no elements changes nothing.
-            let is_first = own[1] == 0;
-            *own = if is_first { state.0 } else { self.fold.accumulator.merge(self.fold.wide, State(*own), state).0 };
+            (Accumulator::Least | Accumulator::Greatest, _) => pairs.for_each(|(own, state)| {
+                let State([value, count, place]) = *state;
+                merge(accumulator, wide, own, State([value, count, self.place_of(region, place)]));
+            }),
+            _ => pairs.for_each(|(own, &state)| merge(accumulator, wide, own, state)),
         }
     }
 
@@ -401,6 +403,14 @@ impl Gathered {
         }
         place
     }
+}
+
+/// Merges a partial result into another one, which has no element yet or others.
+#[inline(always)]
+fn merge(accumulator: Accumulator, wide: Wide, own: &mut [u64; 3], state: State) {
+    // A partial result of no elements changes nothing.
+    let is_first = own[1] == 0;
+    *own = if is_first { state.0 } else { accumulator.merge(wide, State(*own), state).0 };
 }
 
 /// Returns a function that computes the size in bytes of a region's partial results from the region's extent.
@@ -495,8 +505,7 @@ impl Expr {
             return Ok(result.reshape(&memory_shape(&shape)?)?);
         }
         let [gathered] = source.gather(&axes, [fold], options, (&job, &regions))?;
-        let bytes = finish(reduction, &gathered, dtype, options.threads)?;
-        let result = NdBuffer::from_host(Device::Cpu, dtype, &memory_shape(&shape)?, Order::C, &bytes)?;
+        let result = finish(reduction, &gathered, dtype, options.threads)?.reshape(&memory_shape(&shape)?)?;
         deliver(&result, options)
     }
 
@@ -690,14 +699,16 @@ impl Expr {
     }
 }
 
-/// Computes the elements of the result from their partial results.
-fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType, threads: usize) -> Result<Vec<u8>> {
+/// Computes the elements of the result from their partial results, in one dimension of host memory.
+fn finish(reduction: &Reduction, gathered: &Gathered, dtype: DType, threads: usize) -> Result<NdBuffer> {
     let finish = Finish::new(reduction, gathered.fold, &gathered.shape, &gathered.axes, dtype);
-    let mut bytes = vec![0; gathered.states.len() * dtype.size_bytes()];
+    let result = NdBuffer::empty(Device::Cpu, dtype, &[gathered.states.len()], Order::C)?;
+    let mut bytes = result.buffer().host_bytes_mut()?;
     let parts = gathered.states.chunks(MERGED_AT_ONCE).zip(bytes.chunks_mut(MERGED_AT_ONCE * dtype.size_bytes()));
     let done = Threads::workers().map(threads, parts, |(states, results)| finish.write(states, results));
     done.into_iter().collect::<Result<()>>()?;
-    Ok(bytes)
+    drop(bytes);
+    Ok(result)
 }
 
 /// The three words of a partial result.

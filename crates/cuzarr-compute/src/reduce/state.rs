@@ -195,6 +195,7 @@ impl Accumulator {
     }
 
     /// Merges two partial results into that of all their elements. The elements of `other` come after those of `own`.
+    #[inline]
     pub(crate) fn merge(self, wide: Wide, own: State, other: State) -> State {
         match wide {
             Wide::Signed => self.join::<i64>(own, other),
@@ -210,6 +211,7 @@ impl Accumulator {
         }
     }
 
+    #[inline]
     fn join<V: Value>(self, own: State, other: State) -> State {
         let ([a, own_count, c], [b, other_count, d]) = (own.0, other.0);
         let count = own_count + other_count;

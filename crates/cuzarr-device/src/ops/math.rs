@@ -69,45 +69,71 @@ impl<const COSINE: bool> Vectors for Waves<'_, COSINE> {
 
     #[inline(always)]
     fn run(self) {
-        // Blocks are so short that the second look finds them in registers or the first-level cache.
-        for (numbers, results) in self.numbers.chunks(64).zip(self.results.chunks_mut(64)) {
-            let mut others = 0u32;
-            for (&number, result) in numbers.iter().zip(&mut *results) {
-                let x = f32::from_ne_bytes(number);
-                others |= u32::from(!is_angle(x));
-                *result = wave::<COSINE>(x).to_ne_bytes();
+        // Blocks are so short that the second look finds them in the first-level cache.
+        for (numbers, results) in self.numbers.chunks(1024).zip(self.results.chunks_mut(1024)) {
+            let (groups, rest) = numbers.as_chunks::<GROUP>();
+            let (group_results, rest_results) = results.as_chunks_mut::<GROUP>();
+            for (numbers, results) in groups.iter().zip(group_results) {
+                *results = waves::<GROUP, COSINE>(numbers);
             }
-            if others > 0 {
-                for (&number, result) in numbers.iter().zip(results) {
+            for (&number, result) in rest.iter().zip(rest_results) {
+                [*result] = waves::<1, COSINE>(&[number]);
+            }
+            let is_other = |number: [u8; 4]| !is_angle(f32::from_ne_bytes(number));
+            if numbers.iter().fold(false, |found, &number| found | is_other(number)) {
+                for (&number, result) in numbers.iter().zip(results).filter(|(number, _)| is_other(**number)) {
                     let x = f32::from_ne_bytes(number);
-                    if !is_angle(x) {
-                        *result = if COSINE { x.cos() } else { x.sin() }.to_ne_bytes();
-                    }
+                    *result = if COSINE { x.cos() } else { x.sin() }.to_ne_bytes();
                 }
             }
         }
     }
 }
 
-/// Whether a number is so small that [`wave`] may be used for it. False for NaN.
+/// How many sines are computed side by side, step by step. Each step of one waits for the step before it, so processors
+/// need several vectors to be busy.
+const GROUP: usize = 32;
+
+/// Whether a number is so small that [`waves`] computes its sine for it. False for NaN.
 #[inline(always)]
 fn is_angle(x: f32) -> bool {
     x.abs() <= LARGEST_ANGLE
 }
 
+/// Computes a group of sines or cosines. All loops are over arrays of one size, without closures, which might not be
+/// compiled for the caller's vectors.
 #[inline(always)]
-fn wave<const COSINE: bool>(x: f32) -> f32 {
-    let x = f64::from(x);
+fn waves<const N: usize, const COSINE: bool>(numbers: &[[u8; 4]; N]) -> [[u8; 4]; N] {
     // cos(r + (n + 1/2) π) is -sin(r + n π).
     let shift = if COSINE { 0.5 } else { 0.0 };
-    let rounded = (x * std::f64::consts::FRAC_1_PI - shift) + ROUNDING;
-    let turns = (rounded - ROUNDING) + shift;
-    let r = (x - turns * PI_PARTS[0]) - turns * PI_PARTS[1];
-    let z = r * r;
-    let [a, b, c, d, e, f] = SINE;
-    let size = r * (1.0 + z * (a + z * (b + z * (c + z * (d + z * (e + z * f))))));
-    let is_odd = rounded.to_bits() & 1 ^ u64::from(COSINE);
-    f64::from_bits(size.to_bits() ^ is_odd << 63) as f32
+    let (mut x, mut rounded, mut r, mut z) = ([0.0f64; N], [0.0f64; N], [0.0f64; N], [0.0f64; N]);
+    for (x, &number) in x.iter_mut().zip(numbers) {
+        *x = f32::from_ne_bytes(number).into();
+    }
+    for (rounded, x) in rounded.iter_mut().zip(&x) {
+        *rounded = (x * std::f64::consts::FRAC_1_PI - shift) + ROUNDING;
+    }
+    for (r, (x, rounded)) in r.iter_mut().zip(x.iter().zip(&rounded)) {
+        let turns = (rounded - ROUNDING) + shift;
+        *r = (x - turns * PI_PARTS[0]) - turns * PI_PARTS[1];
+    }
+    for (z, r) in z.iter_mut().zip(&r) {
+        *z = r * r;
+    }
+    let [factors @ .., last] = SINE;
+    let mut sums = [last; N];
+    for factor in factors.into_iter().rev() {
+        for (sum, z) in sums.iter_mut().zip(&z) {
+            *sum = factor + z * *sum;
+        }
+    }
+    let mut results = [[0; 4]; N];
+    for (result, ((r, z), (sum, rounded))) in results.iter_mut().zip(r.iter().zip(&z).zip(sums.iter().zip(&rounded))) {
+        let size = r * (1.0 + z * sum);
+        let is_odd = rounded.to_bits() & 1 ^ u64::from(COSINE);
+        *result = (f64::from_bits(size.to_bits() ^ is_odd << 63) as f32).to_ne_bytes();
+    }
+    results
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ pub(super) fn first_of_columns<'a>(
     fold: Fold,
     dtype: DType,
     count: usize,
-    rows: impl Iterator<Item = &'a [u8]>,
+    rows: impl ExactSizeIterator<Item = &'a [u8]>,
 ) -> Option<Vec<State>> {
     let least = is_least(fold)?;
     with_ordered!(dtype, least, columns(count, rows))
@@ -179,25 +179,33 @@ fn position<const N: usize>(elements: &[[u8; N]], is_it: impl Fn([u8; N]) -> boo
 #[inline(always)]
 fn columns<'a, T: Ordered<N>, const N: usize, const LEAST: bool>(
     count: usize,
-    rows: impl Iterator<Item = &'a [u8]>,
+    rows: impl ExactSizeIterator<Item = &'a [u8]>,
 ) -> Vec<State> {
     let worst = if LEAST { T::GREATEST } else { T::LEAST };
-    let (mut best, mut places, mut steps) = (vec![worst; count], vec![0u32; count], 0u32);
-    for row in rows {
-        let row = row.as_chunks::<N>().0;
-        if steps == 0 {
-            best.iter_mut().zip(row).for_each(|(best, &element)| *best = T::of(element));
-        } else {
-            for ((best, place), &element) in best.iter_mut().zip(&mut places).zip(row) {
+    let (mut best, mut places, steps) = (vec![worst; count], vec![0u32; count], rows.len() as u64);
+    let mut rows = rows.map(|row| row.as_chunks::<N>().0);
+    let mut first = 0u32;
+    while let Some(a) = rows.next() {
+        // A row that is taken again changes nothing.
+        let b = rows.next().unwrap_or(a);
+        let c = rows.next().unwrap_or(b);
+        let d = rows.next().unwrap_or(c);
+        // Four rows at once: processors read them at the same time, and the best elements stay in registers. Selecting
+        // between one new element and the one in memory would become a masked store, which is slow on some of them.
+        let elements = a.iter().zip(b).zip(c.iter().zip(d));
+        for ((best, place), ((&a, &b), (&c, &d))) in best.iter_mut().zip(&mut places).zip(elements) {
+            let (mut own, mut at) = (*best, *place);
+            for (step, element) in (first..).zip([a, b, c, d]) {
                 let x = T::of(element);
                 // Without branches, so that loops can use vector instructions.
-                let wins = x.replaces::<LEAST>(*best) | (x.is_nan() & !best.is_nan());
-                *best = if wins { x } else { *best };
-                *place = if wins { steps } else { *place };
+                let wins = x.replaces::<LEAST>(own) | (x.is_nan() & !own.is_nan());
+                own = if wins { x } else { own };
+                at = if wins { step } else { at };
             }
+            (*best, *place) = (own, at);
         }
-        steps += 1;
+        first += 4;
     }
     let states = best.iter().zip(&places);
-    states.map(|(best, &place)| State([best.word(), u64::from(steps), u64::from(place)])).collect()
+    states.map(|(best, &place)| State([best.word(), steps, u64::from(place)])).collect()
 }
