@@ -3,8 +3,6 @@
 //! Inverse hyperbolic functions are taken from the C library. Rust has its own formulas for some of them, which lose
 //! digits near their zeros.
 
-use std::array::from_fn;
-
 pub use super::lanes::{Vectors, widest};
 
 unsafe extern "C" {
@@ -102,27 +100,40 @@ fn is_angle(x: f32) -> bool {
     x.abs() <= LARGEST_ANGLE
 }
 
+/// Computes a group of sines or cosines. All loops are over arrays of one size, without closures, which might not be
+/// compiled for the caller's vectors.
 #[inline(always)]
 fn waves<const N: usize, const COSINE: bool>(numbers: &[[u8; 4]; N]) -> [[u8; 4]; N] {
     // cos(r + (n + 1/2) π) is -sin(r + n π).
     let shift = if COSINE { 0.5 } else { 0.0 };
-    let x: [f64; N] = from_fn(|at| f32::from_ne_bytes(numbers[at]).into());
-    let rounded: [f64; N] = from_fn(|at| (x[at] * std::f64::consts::FRAC_1_PI - shift) + ROUNDING);
-    let r: [f64; N] = from_fn(|at| {
-        let turns = (rounded[at] - ROUNDING) + shift;
-        (x[at] - turns * PI_PARTS[0]) - turns * PI_PARTS[1]
-    });
-    let z: [f64; N] = from_fn(|at| r[at] * r[at]);
+    let (mut x, mut rounded, mut r, mut z) = ([0.0f64; N], [0.0f64; N], [0.0f64; N], [0.0f64; N]);
+    for (x, &number) in x.iter_mut().zip(numbers) {
+        *x = f32::from_ne_bytes(number).into();
+    }
+    for (rounded, x) in rounded.iter_mut().zip(&x) {
+        *rounded = (x * std::f64::consts::FRAC_1_PI - shift) + ROUNDING;
+    }
+    for (r, (x, rounded)) in r.iter_mut().zip(x.iter().zip(&rounded)) {
+        let turns = (rounded - ROUNDING) + shift;
+        *r = (x - turns * PI_PARTS[0]) - turns * PI_PARTS[1];
+    }
+    for (z, r) in z.iter_mut().zip(&r) {
+        *z = r * r;
+    }
     let [factors @ .., last] = SINE;
     let mut sums = [last; N];
     for factor in factors.into_iter().rev() {
-        sums.iter_mut().zip(&z).for_each(|(sum, z)| *sum = factor + z * *sum);
+        for (sum, z) in sums.iter_mut().zip(&z) {
+            *sum = factor + z * *sum;
+        }
     }
-    from_fn(|at| {
-        let size = r[at] * (1.0 + z[at] * sums[at]);
-        let is_odd = rounded[at].to_bits() & 1 ^ u64::from(COSINE);
-        (f64::from_bits(size.to_bits() ^ is_odd << 63) as f32).to_ne_bytes()
-    })
+    let mut results = [[0; 4]; N];
+    for (result, ((r, z), (sum, rounded))) in results.iter_mut().zip(r.iter().zip(&z).zip(sums.iter().zip(&rounded))) {
+        let size = r * (1.0 + z * sum);
+        let is_odd = rounded.to_bits() & 1 ^ u64::from(COSINE);
+        *result = (f64::from_bits(size.to_bits() ^ is_odd << 63) as f32).to_ne_bytes();
+    }
+    results
 }
 
 #[cfg(test)]
