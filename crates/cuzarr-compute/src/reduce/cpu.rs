@@ -10,10 +10,10 @@ mod sums;
 
 use std::ops::Range;
 
-use cuzarr_device::NdBuffer;
 use cuzarr_device::internal::Threads;
 use cuzarr_device::internal::cpu::cast;
 use cuzarr_device::internal::cpu::math::{Vectors, widest};
+use cuzarr_device::{DType, NdBuffer};
 
 use super::state::{Accumulator, Fold, Joint, State, Value, Wide, beats};
 use super::view::{self, BLOCK_LANES, BLOCK_THREADS, PACK, THREAD_STEPS, View};
@@ -166,9 +166,17 @@ impl RowWalk<'_> {
         let dtype = self.source.dtype();
         if view.over.even() == Some(dtype.size_bytes() as isize) && first < end {
             let from = self.source.layout().offset_bytes().wrapping_add_signed(base + view.reduced_offset(first));
-            let packed = &self.bytes[from..from + (end - first) * dtype.size_bytes()];
-            if let Some((word, at)) = extreme::first_of(self.fold, dtype, packed) {
-                return Ok(State([word, (end - first) as u64, (first + at) as u64]));
+            let mut packed = &self.bytes[from..from + (end - first) * dtype.size_bytes()];
+            let mut dtype = dtype;
+            let is_known = extreme::is_least(self.fold).is_some() || short::suits(self.fold, end - first);
+            if is_known && matches!(dtype, DType::FLOAT16 | DType::BFLOAT16) {
+                // They are exact in float32, which the searches and sums below know.
+                row.wide.resize((end - first) * DType::FLOAT32.size_bytes(), 0);
+                cast::cast(dtype, DType::FLOAT32, packed, &mut row.wide)?;
+                (dtype, packed) = (DType::FLOAT32, &row.wide);
+            }
+            if let Some(State([word, count, at])) = extreme::first_of(self.fold, dtype, packed) {
+                return Ok(State([word, count, first as u64 + at]));
             }
             if short::threads_of(self.fold, dtype, packed, &mut row.columns[0]) {
                 return Ok(row.columns[0].joined_threads(self.fold, (end - first) as u64));

@@ -1,7 +1,7 @@
 //! Searches packed elements for the smallest or largest one, in the elements' own type.
 //!
-//! The result is the first of equal elements, and a NaN goes before all others. So it does not depend on the order of the
-//! search, and is that of the lanes of a GPU. `0.0` and `-0.0` are equal.
+//! The result is the first of equal elements. A NaN goes before all others, or is left out. So the result does not depend
+//! on the order of the search, and is that of the lanes of a GPU. `0.0` and `-0.0` are equal.
 //!
 //! A row is searched twice: for the best value, then for its first place. The second search ends at the first hit, and
 //! finds the elements in the cache.
@@ -19,8 +19,10 @@ trait Ordered<const N: usize>: Copy + PartialOrd {
     const LEAST: Self;
     /// Not smaller than any number.
     const GREATEST: Self;
-    /// An integer that is as wide as an element, so that vectors of both have as many lanes.
-    type Flag: Copy + Default + PartialEq + std::ops::BitOrAssign;
+    /// Whether the type has NaN.
+    const HAS_NAN: bool;
+    /// An integer that counts elements. It is as wide as an element, so that vectors of both have as many lanes.
+    type Flag: Copy + Default + std::ops::AddAssign + Into<u64>;
     fn of(bytes: [u8; N]) -> Self;
     /// Returns 1 for NaN, else 0.
     fn nan_flag(self) -> Self::Flag;
@@ -40,6 +42,7 @@ macro_rules! whole_numbers {
         impl Ordered<{ size_of::<$name>() }> for $name {
             const LEAST: Self = $name::MIN;
             const GREATEST: Self = $name::MAX;
+            const HAS_NAN: bool = false;
             type Flag = u8;
             #[inline(always)]
             fn of(bytes: [u8; size_of::<$name>()]) -> Self { $name::from_ne_bytes(bytes) }
@@ -60,6 +63,7 @@ macro_rules! floats {
         impl Ordered<{ size_of::<$name>() }> for $name {
             const LEAST: Self = $name::NEG_INFINITY;
             const GREATEST: Self = $name::INFINITY;
+            const HAS_NAN: bool = true;
             type Flag = $flag;
             #[inline(always)]
             fn of(bytes: [u8; size_of::<$name>()]) -> Self { $name::from_ne_bytes(bytes) }
@@ -106,20 +110,19 @@ macro_rules! with_ordered {
 
 /// Whether a reduction is searched for here: an extreme of all elements. `Some(true)` means the smallest.
 #[inline(always)]
-fn is_least(fold: Fold) -> Option<bool> {
+pub(super) fn is_least(fold: Fold) -> Option<bool> {
     match fold.accumulator {
-        Accumulator::Least if !fold.skip_nan => Some(true),
-        Accumulator::Greatest if !fold.skip_nan => Some(false),
+        Accumulator::Least => Some(true),
+        Accumulator::Greatest => Some(false),
         _ => None,
     }
 }
 
-/// Returns the extreme of packed elements, as the word of a partial result, and its first place. `None` for another
-/// reduction or type. There must be an element.
+/// Returns the extreme of packed elements with its first place. `None` for another reduction or type.
 #[inline(always)]
-pub(super) fn first_of(fold: Fold, dtype: DType, packed: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn first_of(fold: Fold, dtype: DType, packed: &[u8]) -> Option<State> {
     let least = is_least(fold)?;
-    with_ordered!(dtype, least, first(packed))
+    with_ordered!(dtype, least, first(packed, fold.skip_nan))
 }
 
 /// Returns the extreme of each column of some rows of `count` packed elements, with its first row. `None` for another
@@ -132,37 +135,44 @@ pub(super) fn first_of_columns<'a>(
     rows: impl ExactSizeIterator<Item = &'a [u8]>,
 ) -> Option<Vec<State>> {
     let least = is_least(fold)?;
-    with_ordered!(dtype, least, columns(count, rows))
+    match fold.skip_nan {
+        true => with_ordered!(dtype, least, numbers_of_columns(count, rows)),
+        false => with_ordered!(dtype, least, columns(count, rows)),
+    }
 }
 
 #[inline(always)]
-fn first<T: Ordered<N>, const N: usize, const LEAST: bool>(packed: &[u8]) -> (u64, usize) {
+fn first<T: Ordered<N>, const N: usize, const LEAST: bool>(packed: &[u8], skip_nan: bool) -> State {
     let elements = packed.as_chunks::<N>().0;
-    let (best, has_nan) = best::<T, N, LEAST>(elements);
-    let at = match has_nan {
+    let (best, nans) = best::<T, N, LEAST>(elements);
+    let count = elements.len() as u64 - if skip_nan { nans } else { 0 };
+    let at = match nans > 0 && !skip_nan {
         true => position(elements, |element| T::of(element).is_nan()),
         false => position(elements, |element| T::of(element) == best),
     };
-    (elements.get(at).map_or(0, |&element| T::of(element).word()), at)
+    match elements.get(at) {
+        Some(&element) if count > 0 => State([T::of(element).word(), count, at as u64]),
+        _ => State::default(),
+    }
 }
 
-/// Returns the best of all elements except NaN, and whether one is NaN.
+/// Returns the best of all elements except NaN, and the number of NaNs.
 #[inline(always)]
-fn best<T: Ordered<N>, const N: usize, const LEAST: bool>(elements: &[[u8; N]]) -> (T, bool) {
+fn best<T: Ordered<N>, const N: usize, const LEAST: bool>(elements: &[[u8; N]]) -> (T, u64) {
     let worst = if LEAST { T::GREATEST } else { T::LEAST };
     let (mut lanes, mut flags) = ([worst; LANES], [T::Flag::default(); LANES]);
     let mut take = |row: &[[u8; N]]| {
         for ((lane, flag), &element) in lanes.iter_mut().zip(&mut flags).zip(row) {
             let x = T::of(element);
             *lane = if x.replaces::<LEAST>(*lane) { x } else { *lane };
-            *flag |= x.nan_flag();
+            *flag += x.nan_flag();
         }
     };
     let (rows, rest) = elements.as_chunks::<LANES>();
     rows.iter().for_each(|row| take(row));
     take(rest);
     let best = lanes.into_iter().fold(worst, |best, x| if x.replaces::<LEAST>(best) { x } else { best });
-    (best, flags.into_iter().any(|flag| flag != T::Flag::default()))
+    (best, flags.into_iter().map(Into::into).sum())
 }
 
 /// Returns the place of the first element that `is_it` accepts.
@@ -208,4 +218,42 @@ fn columns<'a, T: Ordered<N>, const N: usize, const LEAST: bool>(
     }
     let states = best.iter().zip(&places);
     states.map(|(best, &place)| State([best.word(), steps, u64::from(place)])).collect()
+}
+
+/// Like [`columns`], but leaves out NaN.
+#[inline(always)]
+fn numbers_of_columns<'a, T: Ordered<N>, const N: usize, const LEAST: bool>(
+    count: usize,
+    rows: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> Vec<State> {
+    if !T::HAS_NAN {
+        return columns::<T, N, LEAST>(count, rows);
+    }
+    let worst = if LEAST { T::GREATEST } else { T::LEAST };
+    let (mut best, mut places, mut numbers) = (vec![worst; count], vec![0u32; count], vec![0u32; count]);
+    let take = |(best, place, numbers): (T, u32, u32), (step, element): (u32, [u8; N])| {
+        let x = T::of(element);
+        let is_number = !x.is_nan();
+        let wins = x.replaces::<LEAST>(best) | (is_number & (numbers == 0));
+        (if wins { x } else { best }, if wins { step } else { place }, numbers + u32::from(is_number))
+    };
+    let rows: Vec<&[[u8; N]]> = rows.map(|row| row.as_chunks().0).collect();
+    let (fours, rest) = rows.as_chunks();
+    for ([a, b, c, d], first) in fours.iter().zip((0..).step_by(4)) {
+        let found = best.iter_mut().zip(places.iter_mut().zip(&mut numbers));
+        for ((best, (place, numbers)), ((&a, &b), (&c, &d))) in found.zip(a.iter().zip(*b).zip(c.iter().zip(*d))) {
+            (*best, *place, *numbers) = (first..).zip([a, b, c, d]).fold((*best, *place, *numbers), take);
+        }
+    }
+    for (step, row) in (4 * fours.len() as u32..).zip(rest) {
+        let found = best.iter_mut().zip(places.iter_mut().zip(&mut numbers));
+        for ((best, (place, numbers)), &element) in found.zip(*row) {
+            (*best, *place, *numbers) = take((*best, *place, *numbers), (step, element));
+        }
+    }
+    let state = |((best, place), numbers): ((T, u32), u32)| match numbers {
+        0 => State::default(),
+        _ => State([best.word(), numbers.into(), place.into()]),
+    };
+    best.into_iter().zip(places).zip(numbers).map(state).collect()
 }

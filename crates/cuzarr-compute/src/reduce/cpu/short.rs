@@ -17,14 +17,20 @@ const MOST_ELEMS: usize = 4 * BLOCK_LANES;
 const STRIP: usize = 64;
 const STRIP_THREADS: usize = STRIP / PACK;
 
+/// Whether a segment of `count` floats is reduced here.
+#[inline(always)]
+pub(super) fn suits(fold: Fold, count: usize) -> bool {
+    matches!(fold.accumulator, Accumulator::Sum | Accumulator::Moments)
+        && fold.wide == Wide::Float
+        && !fold.skip_nan
+        && count <= MOST_ELEMS
+}
+
 /// Reduces the elements of a segment to a partial result for each thread that has elements. Returns false for other
 /// reductions and types, and for long segments.
 #[inline(always)]
 pub(super) fn threads_of(fold: Fold, dtype: DType, packed: &[u8], threads: &mut Settled) -> bool {
-    let suits = matches!(fold.accumulator, Accumulator::Sum | Accumulator::Moments)
-        && fold.wide == Wide::Float
-        && !fold.skip_nan
-        && packed.len() <= MOST_ELEMS * dtype.size_bytes();
+    let suits = suits(fold, packed.len() / dtype.size_bytes());
     match dtype {
         DType::FLOAT32 if suits => {
             let element = |&bytes: &[u8; 4]| f64::from(f32::from_ne_bytes(bytes));
