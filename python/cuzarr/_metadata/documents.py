@@ -188,14 +188,21 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
         yield new.paths
 
 
-def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
-    """Creates an array or group, and calls ``fill`` to write an array's elements first; see :func:`create_nodes`.
+def write_new(
+    place: StorePath,
+    nodes: AnyNodeMetadata | Mapping[str, AnyNodeMetadata],
+    *,
+    overwrite: bool,
+    fill: Callable[[], None] | None = None,
+) -> None:
+    """Creates one node, or several below a path, and calls ``fill`` to write the elements of arrays first; see :func:`create_nodes`.
 
     If several programs overwrite a node at the same time, all but the first start again. So the last node stays.
     """
+    new = nodes if isinstance(nodes, Mapping) else {"": nodes}
     for attempts_left in reversed(range(_MOST_RACES)):
         try:
-            with create_nodes(place, {"": metadata}, overwrite=overwrite):
+            with create_nodes(place, new, overwrite=overwrite):
                 if fill is not None:
                     fill()
             return
