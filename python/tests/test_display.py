@@ -64,6 +64,9 @@ def test_notebooks_show_members_of_groups_that_are_near(tmp_path: Path) -> None:
     gone = cuzarr.open_group(tmp_path / "group", use_consolidated=False)
     shutil.rmtree(tmp_path / "group")
     texts(gone._repr_html_())
+    broken = cuzarr.create_group({})
+    broken.store.set("x/zarr.json", b"{")
+    assert "cannot be listed: not JSON at byte 1" in "".join(texts(broken._repr_html_()))
 
 
 def test_notebooks_show_the_steps_of_lazy_arrays_and_plans() -> None:
