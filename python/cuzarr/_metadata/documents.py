@@ -7,8 +7,10 @@ import random
 import re
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,14 @@ def _hint_of_absence(place: StorePath) -> str | None:
     if (path := getattr(place.store, "root", None)) is None or os.path.exists(path):
         return None
     root = str(path)
+    if above := next((folder for folder in Path(root).parents if folder.is_file()), None):
+        inner = Path(root).relative_to(above).as_posix()
+        is_zip = zipfile.is_zipfile(above)
+        return (
+            f"write 'zip://{inner}::file://{above.absolute()}' for a path inside of the file"
+            if is_zip
+            else f"'{above}' is a file"
+        )
     if os.path.isabs(root):
         return f"there is no '{root}'"
     absent = f"there is no '{root}' in {os.getcwd()}"
