@@ -104,6 +104,12 @@ def test_mistakes_that_are_no_errors_of_ours_are_told_with_what_helps() -> None:
         cuzarr.open_group(cuzarr.create_group({}))
 
 
+def test_a_mode_that_only_creates_is_told_the_modes_that_do_not(tmp_path: pathlib.Path) -> None:
+    cuzarr.create_group(tmp_path)
+    with pytest.raises(FileExistsError, match="hint: open it with mode='a', or replace it with mode='w'"):
+        cuzarr.open_group(tmp_path, mode="w-")
+
+
 def test_a_misspelt_member_is_told_the_one_beside_it(tmp_path: pathlib.Path) -> None:
     group = cuzarr.create_group(tmp_path, zarr_format=2)
     group.create_array("deep/temperature", shape=(3,), dtype="int16")
