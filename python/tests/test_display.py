@@ -81,6 +81,34 @@ def test_notebooks_show_the_steps_of_lazy_arrays_and_plans() -> None:
         assert "hint: raise memory_limit" in "".join(texts((array + 1)._repr_html_()))
 
 
+def test_notebooks_send_no_requests_for_plans() -> None:
+    asked: list[str] = []
+
+    class Store:
+        def __init__(self) -> None:
+            self.values: dict[str, bytes] = {}
+
+        def get(self, key: str) -> bytes | None:
+            asked.append(key)
+            return self.values.get(key)
+
+        def set(self, key: str, value: bytes) -> None:
+            self.values[key] = value
+
+        def delete(self, key: str) -> None:
+            self.values.pop(key, None)
+
+        def list(self) -> list[str]:
+            asked.append("list")
+            return list(self.values)
+
+    array = cuzarr.create_array(Store(), shape=(10, 20), chunks=(5, 20), shards=(10, 20), dtype="f4")
+    asked.clear()
+    for shown in (array, array.lazy[2:], (array.lazy[2:] - 1).mean(axis=0), array + 1):
+        texts(shown._repr_html_())
+    assert asked == [] and "call explain()" in (array + 1)._repr_html_()
+
+
 def test_settings_that_were_changed_are_shown_first() -> None:
     with cuzarr.config.set({"json_indent": 3}):
         assert repr(cuzarr.config).startswith("json_indent ")
