@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -32,6 +33,13 @@ NAMED = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.M | re.S)
 SCRIPT = re.compile(r"^```bash\n(#!/bin/bash\n.*?)^```", re.M | re.S)
 # Lines of shell that need a server, a GPU, or files that the page does not make.
 ELSEWHERE = re.compile(r"(s3|gs|az|https?)://|icechunk|cuda:|…")
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """Undoes the settings that a page changes."""
+    yield
+    cuzarr.config.reset()
 
 
 def has_gpu() -> bool:
