@@ -23,7 +23,7 @@ from cuzarr.errors import ConfigInvalidError, CuzarrRuntimeWarning
 
 def test_scoped_values_end_with_their_block() -> None:
     config = Config({})
-    config.set({"array.order": "F"})
+    assert repr(config.set({"array.order": "F"})) == "<settings changed: array.order>"
     with config.set({"array": {"order": "C", "write_empty_chunks": True}}):
         assert config.get("array.order") == "C"
         assert config.get("array.write_empty_chunks") is True

@@ -64,6 +64,9 @@ def test_notebooks_show_members_of_groups_that_are_near(tmp_path: Path) -> None:
     gone = cuzarr.open_group(tmp_path / "group", use_consolidated=False)
     shutil.rmtree(tmp_path / "group")
     texts(gone._repr_html_())
+    broken = cuzarr.create_group({})
+    broken.store.set("x/zarr.json", b"{")
+    assert "cannot be listed: not JSON at byte 1" in "".join(texts(broken._repr_html_()))
 
 
 def test_notebooks_show_the_steps_of_lazy_arrays_and_plans() -> None:
@@ -76,6 +79,34 @@ def test_notebooks_show_the_steps_of_lazy_arrays_and_plans() -> None:
     assert "1. mean(array, axis=[0])" in shown and "2. (array - mean(array, axis=[0]))" in shown
     with cuzarr.config.set(memory_limit=100):
         assert "hint: raise memory_limit" in "".join(texts((array + 1)._repr_html_()))
+
+
+def test_notebooks_send_no_requests_for_plans() -> None:
+    asked: list[str] = []
+
+    class Store:
+        def __init__(self) -> None:
+            self.values: dict[str, bytes] = {}
+
+        def get(self, key: str) -> bytes | None:
+            asked.append(key)
+            return self.values.get(key)
+
+        def set(self, key: str, value: bytes) -> None:
+            self.values[key] = value
+
+        def delete(self, key: str) -> None:
+            self.values.pop(key, None)
+
+        def list(self) -> list[str]:
+            asked.append("list")
+            return list(self.values)
+
+    array = cuzarr.create_array(Store(), shape=(10, 20), chunks=(5, 20), shards=(10, 20), dtype="f4")
+    asked.clear()
+    for shown in (array, array.lazy[2:], (array.lazy[2:] - 1).mean(axis=0), array + 1):
+        texts(shown._repr_html_())
+    assert asked == [] and "call explain()" in (array + 1)._repr_html_()
 
 
 def test_settings_that_were_changed_are_shown_first() -> None:

@@ -73,6 +73,8 @@ MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
     "a list for results": (lambda root: cuzarr.open(root)["x"].get_basic_selection(out=[0]), "out is list, expected an array"),
     "a URL of nothing": (lambda root: cuzarr.open("s3://", mode="r"), "'s3://' is a URL without a place"),
     "a URL with one slash": (lambda root: cuzarr.open("s3:/b/c", mode="r"), "write 's3://b/c'"),
+    "a path inside a ZIP file": (lambda root: cuzarr.open(f"{zipped(root)}/a", mode="r"), "no group .*\nhint: write 'zip://a::file:///"),
+    "a path below a file": (lambda root: cuzarr.open(f"{root}/zarr.json/a", mode="r"), "zarr.json' is a file"),
     "a home that no shell put in": (lambda root: cuzarr.open("~/c.zarr", mode="r"), "'~' is not expanded"),
     "a misspelt codec": (lambda root: new(compressors={"name": "zsdt"}), "hint: did you mean 'zstd'"),
     "a misspelt codec of format 2": (lambda root: new(compressors={"id": "blsc"}, zarr_format=2), "hint: did you mean 'blosc'"),
@@ -80,6 +82,11 @@ MISTAKES: dict[str, tuple[Callable[[str], Any], str]] = {
     "a misspelt method": (lambda root: cuzarr.xp.quantile(new(), 0.5, method="liner"), "did you mean 'linear'"),
     "misspelt metadata": (lambda root: new(dtype={"name": "flaot32"}), "did you mean 'float32'"),
 }  # fmt: skip
+
+
+def zipped(root: str) -> str:
+    cuzarr.save_array(f"{root}/a.zip", np.ones(3))
+    return f"{root}/a.zip"
 
 
 def new(**arguments: Any) -> cuzarr.Array:
@@ -95,6 +102,12 @@ def test_mistakes_that_are_no_errors_of_ours_are_told_with_what_helps() -> None:
         new(compressors=cuzarr.codecs.ZstdCodec)
     with pytest.raises(TypeError, match="hint: pass its store_path"):
         cuzarr.open_group(cuzarr.create_group({}))
+
+
+def test_a_mode_that_only_creates_is_told_the_modes_that_do_not(tmp_path: pathlib.Path) -> None:
+    cuzarr.create_group(tmp_path)
+    with pytest.raises(FileExistsError, match="hint: open it with mode='a', or replace it with mode='w'"):
+        cuzarr.open_group(tmp_path, mode="w-")
 
 
 def test_a_misspelt_member_is_told_the_one_beside_it(tmp_path: pathlib.Path) -> None:

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -32,6 +33,13 @@ NAMED = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.M | re.S)
 SCRIPT = re.compile(r"^```bash\n(#!/bin/bash\n.*?)^```", re.M | re.S)
 # Lines of shell that need a server, a GPU, or files that the page does not make.
 ELSEWHERE = re.compile(r"(s3|gs|az|https?)://|icechunk|cuda:|…")
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """Undoes the settings that a page changes."""
+    yield
+    cuzarr.config.reset()
 
 
 def has_gpu() -> bool:
@@ -115,7 +123,7 @@ def test_the_scripts_for_slurm_run_by_bash(tmp_path: pathlib.Path) -> None:
         done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | slurm | path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    series = cuzarr.open_array(tmp_path / "series.zarr", mode="r")
+    series = cuzarr.open_array(tmp_path / "daily-series.zarr", mode="r")
     assert series.chunks == (120, 10, 10) and np.array_equal(series[:], maps)
     anomaly = cuzarr.open_array(tmp_path / "anomaly.zarr", mode="r")
     np.testing.assert_allclose(anomaly[:], maps - maps.mean(axis=0), atol=1e-3)
@@ -150,9 +158,15 @@ def test_the_guide_to_fall_backs_describes_every_line_of_an_explanation(tmp_path
 def test_pages_do_not_use_the_stores_of_others() -> None:
     together = {"README", "index", "start", "first-array", "gpu"}  # test_first_pages.py runs them in one folder
     users: dict[str, set[str]] = {}
-    for page in PAGES:
-        blocks = "\n".join(block["text"] for block in PYTHON_OR_SHELL.finditer(page.read_text()) if not block["shell"])
-        for name in re.findall(r'"([\w.-]+\.(?:zarr|zip|nc|json))[/"]', blocks):
+    for page in (*PAGES, ROOT / "docs" / "guide" / "stacks.md"):
+        blocks = list(PYTHON_OR_SHELL.finditer(page.read_text()))
+        python = "\n".join(block["text"] for block in blocks if not block["shell"])
+        names = set(re.findall(r'"([\w.-]+\.(?:zarr|zip|nc|json))[/"]', python))
+        shell = [word for block in blocks if block["shell"] for command in commands(block["text"]) for word in command]
+        names.update(
+            found[1] for word in shell if (found := re.search(r"(?:^|[:=])([\w.-]+\.(?:zarr|zip|nc|json))(?:/|$)", word))
+        )
+        for name in names:
             users.setdefault(name, set()).add("first pages" if page.stem in together else page.stem)
     assert len(users) > 50
     assert {name: pages for name, pages in users.items() if len(pages) > 1} == {}, "a reader may run the pages in one folder"

@@ -1,6 +1,8 @@
 """Sparse matrices and columns of data frames in anndata's format. Each read is what a loop over the stored arrays gives; matrices and frames that
 anndata writes are what anndata and SciPy read."""
 
+import dataclasses
+import itertools
 import json
 import pickle
 import subprocess
@@ -20,6 +22,7 @@ from cuzarr.errors import (
     ChunkCorruptError,
     ContainsGroupError,
     CuzarrError,
+    DataTypeValidationError,
     DTypeMismatchError,
     EncodingValidationError,
     InvalidArgumentError,
@@ -677,16 +680,32 @@ def test_what_is_no_compressed_matrix_is_not_written():
 
     falling = good.indptr[::-1]
     for wrong, message in (
-        (other(indptr=good.indptr[:-1]), "with 5 elements"),
-        (other(indptr=falling), "does not rise from 0"),
-        (other(indptr=good.indptr + 1), "does not rise from 0"),
-        (other(shape=(4, 3)), "expected 0 to 2"),
-        (other(indices=good.indices - 1), "indices are -1 to"),
-        (other(data=good.data[:-1]), "not 6 elements"),
-        (other(data=good.data[:-1], indices=good.indices[:-1]), "not 6 elements"),
+        (other(indptr=good.indptr[:-1]), "indptr: the length is 4, expected 5"),
+        (other(indptr=falling), "indptr: it begins with 6, expected 0"),
+        (other(indptr=good.indptr + 1), "indptr: it begins with 1"),
+        (other(shape=(4, 3)), "indices go from 0 to 4, and the matrix has 3 columns"),
+        (other(shape=(4, 0)), "has 0 columns"),
+        (other(indices=good.indices - 1), "indices go from -1 to"),
+        (other(data=good.data[:-1]), "as many indices as data"),
+        (other(data=good.data[:-1], indices=good.indices[:-1]), "past the end of 5 elements"),
+        (other(indices=good.indices[:, None]), "one dimension each"),
+        (other(indptr=good.indptr[None]), "one dimension each"),
+        *((other(shape=shape), "expected two numbers") for shape in (None, 4, (4, 5, 1), (4.0, 5.0), (-4, 5), (4, -5))),
+        (sparse.Matrix("coo", good.shape, good.data, good.indices, good.indptr), "format 'coo', expected 'csr' or 'csc'"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             sparse.write(group, "X", wrong)
+    for name, dtype in itertools.product(("indices", "indptr"), ("f8", "c16", "bool", "U1", "m8[s]", "O")):
+        with pytest.raises(DTypeMismatchError, match=f"{name} has elements of .*, expected integers"):
+            sparse.write(group, "X", other(**{name: getattr(good, name).astype("i8").astype(dtype)}))
+    for dtype in ("U1", "S1", "O", "M8[s]", "V8", [("a", "i4")]):
+        with pytest.raises(DTypeMismatchError, match="data has elements of .*, expected numbers"):
+            sparse.write(group, "X", other(data=np.zeros(6, dtype)))
+    with pytest.raises(DataTypeValidationError, match="no data type for"):
+        sparse.write(group, "X", other(data=good.data.astype(np.longdouble)))
+    for name in (5, None):
+        with pytest.raises(ArgumentTypeError, match="name is .*, expected a path"):
+            sparse.write(group, name, good)
     for wrong, message in (
         (np.eye(3), "ndarray.*\n.*csr_matrix"),
         (sparse.sparse_dataset(write({}, "csr", (4, 5), whole())), "in a store.*\n.*cuzarr.copy"),
@@ -699,6 +718,54 @@ def test_what_is_no_compressed_matrix_is_not_written():
     with pytest.raises(ContainsGroupError, match="overwrite=True"):
         sparse.write(group, "X", good)
     assert sparse.write(group, "X", good, overwrite=True).nnz == 6
+
+
+def test_a_matrix_stays_where_its_replacement_is_refused():
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    group = cuzarr.create_group({})
+    sparse.write(group, "X", good)
+    strings = sparse.Matrix("csr", good.shape, np.array(list("abcdef")), good.indices, good.indptr)
+    for matrix, options in (
+        (strings, {}),
+        (good, {"chunks": 0}),
+        (good, {"chunks": (2, 2)}),
+        (good, {"chunks": 7, "shards": 13}),
+        (good, {"compressors": "no such codec"}),
+        (good, {"compressors": {"name": "zstd", "configuration": {"level": 99}}}),
+    ):
+        for name in ("X", "Y"):
+            with pytest.raises(CuzarrError):
+                sparse.write(group, name, matrix, overwrite=True, **options)
+    assert list(group) == ["X"]
+    np.testing.assert_array_equal(sparse.read(group["X"]).data, good.data)
+
+
+def test_a_zip_file_that_is_named_is_finished(tmp_path):
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    stored = sparse.write(tmp_path / "cells.zip", "X", good)
+    assert list(cuzarr.open_group(tmp_path / "cells.zip", mode="r")) == ["X"]
+    with pytest.raises(InvalidArgumentError):
+        sparse.write(tmp_path / "cells.zip", "Y", good, chunks=0)
+    assert sparse.read(stored, [1, 2]).shape == (2, 5)
+    sparse.write(tmp_path / "cells.zip", "Y", good)
+    assert sorted(cuzarr.open_group(tmp_path / "cells.zip", mode="r")) == ["X", "Y"]
+
+
+def test_threads_write_layers_of_one_group(tmp_path):
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    group = cuzarr.create_group(tmp_path / "cells.zarr")
+    cuzarr.consolidate_metadata(group.store)
+    group = cuzarr.open_group(tmp_path / "cells.zarr")
+
+    def written(number):
+        for _ in range(2):
+            sparse.write(group, f"layers/{number}", dataclasses.replace(good, data=good.data * number), overwrite=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(written, range(8)))
+    again = cuzarr.open_group(tmp_path / "cells.zarr", use_consolidated=True)
+    for number in range(8):
+        np.testing.assert_array_equal(sparse.read(again[f"layers/{number}"]).data, good.data * number)
 
 
 def test_a_matrix_that_was_not_finished_is_refused():
@@ -714,8 +781,25 @@ def test_a_matrix_that_was_not_finished_is_refused():
         store = Store()
         with pytest.raises(CuzarrError, match="full"):
             sparse.write(store, "X", good)
-        with pytest.raises(UnsupportedFeatureError, match="no attribute 'encoding-type'"):
-            sparse.read(cuzarr.open_group(store)["X"])
+        assert not list(cuzarr.open_group(store))
+
+
+def test_a_matrix_that_was_not_finished_in_a_session_is_refused(monkeypatch):
+    icechunk = library("icechunk")
+    good = sparse.read(write({}, "csr", (4, 5), whole()))
+    session = icechunk.Repository.create(icechunk.in_memory_storage()).writable_session("main")
+    sparse.write(session.store, "X", good)
+    assert sparse.read(cuzarr.open_group(session.store)["X"]).nnz == 6
+
+    def failing(*arguments):
+        raise OSError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cuzarr.Array, "__setitem__", failing)
+        with pytest.raises(OSError, match="full"):
+            sparse.write(session.store, "X", good, overwrite=True)
+    with pytest.raises(UnsupportedFeatureError, match="no attribute 'encoding-type'"):
+        sparse.read(cuzarr.open_group(session.store)["X"])
 
 
 def test_nothing_but_numpy_is_imported():

@@ -598,4 +598,7 @@ class Expression(Lazy, NumpyProtocol, OneElement, Operators["ArrayLike", "Expres
         ]
         lines += [("Reads", shortened(repr(value))) for value in itertools.islice(read.values(), _MOST_SHOWN)]
         lines += [("Reads", f"and {len(read) - _MOST_SHOWN} more")] if len(read) > _MOST_SHOWN else []
-        return f"{Info.of(lines)._repr_html_()}{steps_html(self.explain)}"
+        # An explanation reads a document of each array, to see whether it has changed.
+        if not (is_near := parts.are_near(self)):
+            lines.append(("Steps", "call explain(), which asks the server for metadata"))
+        return f"{Info.of(lines)._repr_html_()}{steps_html(self.explain) if is_near else ''}"

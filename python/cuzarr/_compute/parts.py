@@ -16,7 +16,7 @@ from cuzarr._memory.foreign import numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._progress import listener
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage import StorePath
+from cuzarr.storage import GpuMemoryStore, LocalStore, MemoryStore, StorePath, ZipStore
 
 Settings = tuple[str, int, int]
 """The device that workers compute on, the memory limit of a task in bytes, and the number of threads."""
@@ -155,6 +155,11 @@ def places(expression: Any) -> list[StorePath]:
     """The store and the path of each stored array that a plan reads."""
     arrays = (value if is_stored(value) else getattr(value, "array", None) for value in sources(expression))
     return [array.store_path for array in arrays if is_stored(array)]
+
+
+def are_near(expression: Any) -> bool:
+    """Whether all stored arrays that a plan reads are on this machine, so that asking for their metadata is no request to a server."""
+    return all(isinstance(place.store, LocalStore | MemoryStore | GpuMemoryStore | ZipStore) for place in places(expression))
 
 
 # Functions that tasks call, in the process of a worker. `cluster` configures their memory limit.

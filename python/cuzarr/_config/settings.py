@@ -30,6 +30,7 @@ class ConfigSet:
 
     def __init__(self, config: Config, values: dict[str, Any]) -> None:
         self._config = config
+        self._names = list(values)
         self._before = config._replace(values)
 
     def __enter__(self) -> Config:
@@ -37,6 +38,9 @@ class ConfigSet:
 
     def __exit__(self, *exc_info: object) -> None:
         self._config._restore(self._before)
+
+    def __repr__(self) -> str:
+        return f"<settings changed: {', '.join(self._names) or 'none'}>"
 
 
 class LocalSet:

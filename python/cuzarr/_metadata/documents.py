@@ -7,8 +7,10 @@ import random
 import re
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,14 @@ def _hint_of_absence(place: StorePath) -> str | None:
     if (path := getattr(place.store, "root", None)) is None or os.path.exists(path):
         return None
     root = str(path)
+    if above := next((folder for folder in Path(root).parents if folder.is_file()), None):
+        inner = Path(root).relative_to(above).as_posix()
+        is_zip = zipfile.is_zipfile(above)
+        return (
+            f"write 'zip://{inner}::file://{above.absolute()}' for a path inside of the file"
+            if is_zip
+            else f"'{above}' is a file"
+        )
     if os.path.isabs(root):
         return f"there is no '{root}'"
     absent = f"there is no '{root}' in {os.getcwd()}"
@@ -188,14 +198,21 @@ def create_nodes(place: StorePath, nodes: Mapping[str, AnyNodeMetadata], *, over
         yield new.paths
 
 
-def write_new(place: StorePath, metadata: AnyNodeMetadata, *, overwrite: bool, fill: Callable[[], None] | None = None) -> None:
-    """Creates an array or group, and calls ``fill`` to write an array's elements first; see :func:`create_nodes`.
+def write_new(
+    place: StorePath,
+    nodes: AnyNodeMetadata | Mapping[str, AnyNodeMetadata],
+    *,
+    overwrite: bool,
+    fill: Callable[[], None] | None = None,
+) -> None:
+    """Creates one node, or several below a path, and calls ``fill`` to write the elements of arrays first; see :func:`create_nodes`.
 
     If several programs overwrite a node at the same time, all but the first start again. So the last node stays.
     """
+    new = nodes if isinstance(nodes, Mapping) else {"": nodes}
     for attempts_left in reversed(range(_MOST_RACES)):
         try:
-            with create_nodes(place, {"": metadata}, overwrite=overwrite):
+            with create_nodes(place, new, overwrite=overwrite):
                 if fill is not None:
                     fill()
             return

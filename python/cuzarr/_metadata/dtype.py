@@ -480,6 +480,9 @@ _of_native = functools.lru_cache(maxsize=64)(_from_native)
 # Largest element in bytes. NumPy allows 2 GiB, but a line of metadata must not make a reader allocate so much memory for a fill value.
 MAX_ITEM_BYTES = 1 << 24
 
+# Sizes of the largest floats and complex numbers in bytes. NumPy's long double is larger on most machines.
+_LARGEST = {"f": 8, "c": 16}
+
 
 def _check_size(native: np.dtype[Any]) -> np.dtype[Any]:
     if native.itemsize > MAX_ITEM_BYTES:
@@ -496,7 +499,11 @@ def _check_native(native: np.dtype[Any]) -> None:
             _check_native(native[name])
     elif _own_name(native) != "fixed":
         return
-    elif native.kind not in "biufcSUVmM" or native.subdtype is not None or native.itemsize > 16 and native.kind in "fc":
+    elif (
+        native.kind not in "biufcSUVmM"
+        or native.subdtype is not None
+        or native.itemsize > _LARGEST.get(native.kind, MAX_ITEM_BYTES)
+    ):
         raise DataTypeValidationError(f"Zarr has no data type for {native!r}")
     elif native.itemsize == 0:
         raise DataTypeValidationError(f"elements of {native!r} have no bytes, expected at least 1")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from cuzarr._node.display import Tree, brief_repr, chunk_grid_svg
 from cuzarr._text import Info, folded, human_bytes, human_ratio, names_text, printable, shortened
+from cuzarr.errors import CuzarrError
 
 _MOST_ATTRIBUTES = 20
 
@@ -89,8 +90,9 @@ def array_html(array: Any) -> str:
     return f"<div style='display: flex; flex-wrap: wrap; align-items: center'>{Info.of(lines)._repr_html_()}{drawing}</div>"
 
 
-def group_html(group: Any, tree: Tree | None) -> str:
-    """An HTML table that describes a group: its kind, its store and path, its attributes, and a tree of its members if it is given."""
+def group_html(group: Any, tree: Tree | CuzarrError | None) -> str:
+    """An HTML table that describes a group: its kind, its store and path, its attributes, and a tree of its members if it is given, or the
+    error for which there is none."""
     lines: list[tuple[str, object]] = [
         ("Type", type(group).__name__),
         ("Store", group.store_path),
@@ -98,8 +100,11 @@ def group_html(group: Any, tree: Tree | None) -> str:
         ("Read-only", group.read_only),
         ("Consolidated", group.metadata.consolidated_metadata is not None),
     ]
-    table = Info.of([*lines, *_attribute_lines(group.metadata.attributes)])._repr_html_()
-    return table if tree is None else f"{table}{folded('Members', tree.markup)}"
+    lines += _attribute_lines(group.metadata.attributes)
+    if isinstance(tree, CuzarrError):
+        lines.append(("Members", f"cannot be listed: {printable(shortened(tree.message))}"))
+    table = Info.of(lines)._repr_html_()
+    return f"{table}{folded('Members', tree.markup)}" if isinstance(tree, Tree) else table
 
 
 def _attribute_lines(attributes: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -200,14 +200,14 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
     return replace(group, consolidated_metadata=changed)
 
 
-def near_tree(place: StorePath, group: GroupMetadata) -> Tree | None:
-    """Draws the first members of a group; ``None`` if this needs requests to a server, or if the group cannot be read."""
+def near_tree(place: StorePath, group: GroupMetadata) -> Tree | CuzarrError | None:
+    """Draws the first members of a group; ``None`` if this needs requests to a server. If they cannot be listed, the result is the error."""
     if group.consolidated_metadata is None and not _is_near(place):
         return None
     try:
         return tree(f"/{place.path}", walk(place, group, None, most=_MOST_DRAWN + 1), _MOST_DRAWN, plain=False)
-    except CuzarrError:
-        return None
+    except CuzarrError as error:
+        return error
 
 
 def tree(name: str, nodes: Iterator[tuple[str, FoundMember]], max_nodes: int, plain: bool) -> Tree:

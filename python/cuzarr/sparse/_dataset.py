@@ -507,14 +507,22 @@ def _checked_pointer(array: Array, stored: np.ndarray[Any, Any], extent: int, co
     EncodingValidationError
         The pointer has a wrong length, does not begin with 0, descends, or points past the end.
     """
-    if len(stored) != extent + 1:
-        raise broken(array, f"the length is {len(stored)}, expected {extent + 1}")
-    if stored[0] != 0:
-        raise broken(array, f"it begins with {stored[0]}, expected 0")
-    falls = np.flatnonzero(stored[1:] < stored[:-1])
+    if fault := pointer_fault(stored, extent, count):
+        raise broken(array, fault)
+    return stored.astype(np.int64)
+
+
+def pointer_fault(pointer: np.ndarray[Any, Any], extent: int, count: int) -> str | None:
+    """What is wrong with an index pointer of one dimension, for ``extent`` rows (or columns) with ``count`` elements in all; ``None`` if it is
+    right."""
+    if len(pointer) != extent + 1:
+        return f"the length is {len(pointer)}, expected {extent + 1}"
+    if pointer[0] != 0:
+        return f"it begins with {pointer[0]}, expected 0"
+    falls = np.flatnonzero(pointer[1:] < pointer[:-1])
     if falls.size:
         place = int(falls[0])
-        raise broken(array, f"it descends from {stored[place]} to {stored[place + 1]} at {place + 1}")
-    if int(stored[-1]) > count:
-        raise broken(array, f"it points to {stored[-1]}, past the end of {count} elements")
-    return stored.astype(np.int64)
+        return f"it descends from {pointer[place]} to {pointer[place + 1]} at {place + 1}"
+    if int(pointer[-1]) > count:
+        return f"it points to {pointer[-1]}, past the end of {count} elements"
+    return None

@@ -294,7 +294,8 @@ def make_store_path(
         prefix = f"{prefix}/{normalize_path(path)}"
     place = StorePath(opened, prefix)
     if mode == "w-" and not opened.is_empty(place.path):
-        raise FileExistsError(f"{printable(str(place))} holds data already, and mode 'w-' only creates")
+        hint = "hint: open it with mode='a', or replace it with mode='w'"
+        raise FileExistsError(f"{printable(str(place))} holds data already, and mode 'w-' only creates\n{hint}")
     return place
 
 
