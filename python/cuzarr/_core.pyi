@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, Protocol, final
 
+from cuzarr.errors import CuzarrError
+
 __all__ = [
     "Array",
     "ArrayMetadata",
@@ -581,7 +583,7 @@ def walk_nodes(
     most: int | None,
     use_consolidated: bool,
     max_bytes: int,
-) -> list[tuple[str, _FoundNode]]: ...
+) -> list[tuple[str, _FoundNode | CuzarrError]]: ...
 def find_nodes(store: Store, paths: Sequence[str], zarr_format: int, max_bytes: int) -> list[_FoundNode | None]: ...
 def consolidate(store: Store, path: str, zarr_format: int, indent: int | None, max_bytes: int) -> _FoundNode: ...
 def lay_out_node(documents: _Given, consolidated: _GivenBelow, indent: int | None) -> dict[str, bytes]: ...

@@ -204,17 +204,22 @@ pub fn parse_shards(given: &Bound<'_, PyAny>, target_bytes: Option<u64>) -> PyRe
     if given.is_none() {
         return Ok(None);
     }
-    Ok(Some(Shards { chunks: parse_chunks(given)?, target_bytes }))
+    Ok(Some(Shards { chunks: parse_sizes(given, "shards")?, target_bytes }))
 }
 
 /// Parses the chunks that a user gives: a length for every dimension, or one for all; -1 is a whole dimension. Other
 /// forms are `False` for a single chunk, lists of lengths, `"auto"`, and another array's grid.
 pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
+    parse_sizes(given, "chunks")
+}
+
+/// Like [`parse_chunks`], for an argument of this name.
+fn parse_sizes(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Chunks> {
     if let Ok(grid) = given.cast::<PyChunkGrid>() {
         return Ok(Chunks::Grid(grid.get().0.clone()));
     }
     if given.is_none() || given.cast::<PyBool>().is_ok_and(|flag| flag.is_true()) {
-        return refused(format!("chunks is {}, expected sizes, False or 'auto'", given.repr()?));
+        return refused(format!("{name} is {}, expected sizes, False or 'auto'", given.repr()?));
     }
     if given.is_instance_of::<PyBool>() {
         return Ok(Chunks::Same(-1));
@@ -223,7 +228,7 @@ pub fn parse_chunks(given: &Bound<'_, PyAny>) -> PyResult<Chunks> {
         return Ok(Chunks::Auto);
     }
     let wrong = || -> PyResult<PyErr> {
-        let message = format!("chunks is {}, expected an integer or an iterable of integers", given.repr()?);
+        let message = format!("{name} is {}, expected an integer or an iterable of integers", given.repr()?);
         Ok(wrong_type(given.py(), &message))
     };
     if is_text(given) {

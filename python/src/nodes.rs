@@ -6,12 +6,13 @@ use cuzarr::internal::node::{self, FoundNode, Lookup};
 use cuzarr::meta::{Consolidated, NodeDocuments, ZarrFormat};
 use cuzarr::node::{Consolidation, NodeLock, StoredNode};
 use cuzarr::{Error, ErrorKind, ResultExt};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::ending::Unlocked;
-use crate::error::{IntoPython, PyResult};
+use crate::error::{self, IntoPython, PyResult};
 use crate::interrupt::{interruptible, looking};
 use crate::json::{self, Names};
 use crate::metadata::PyArrayMetadata;
@@ -85,7 +86,7 @@ pub fn walk_nodes<'py>(
     most: Option<usize>,
     use_consolidated: bool,
     max_bytes: u64,
-) -> PyResult<Vec<(String, Found<'py>)>> {
+) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
     let consolidation = if use_consolidated { Consolidation::WhenPresent } else { Consolidation::Never };
     let cancellation = Watches::current().token();
     let lookup = Lookup { consolidation, max_bytes, cancellation, ..Lookup::default() };
@@ -93,7 +94,11 @@ pub fn walk_nodes<'py>(
     let (is_far, token) = (store.capabilities().far, lookup.cancellation.clone());
     let walk = move || node::walk_documents(&*store, &path, format(zarr_format), max_depth, most, &lookup);
     let nodes = if is_far { looking(py, true, &token, walk) } else { interruptible(py, &token, walk) }?;
-    nodes.into_iter().map(|(path, found)| Ok((path, to_python(py, &found.py()?)?))).collect()
+    let one = |found: cuzarr::Result<FoundNode>| match found {
+        Ok(found) => to_python(py, &found)?.into_bound_py_any(py),
+        Err(error) => Ok(error::to_python(&error).into_value(py).into_bound(py).into_any()),
+    };
+    nodes.into_iter().map(|(path, found)| Ok((path, one(found)?))).collect()
 }
 
 /// Finds the arrays and groups at several paths of a store; `None` for each path without a node of this Zarr format.

@@ -105,3 +105,17 @@ def test_a_store_that_fails_is_no_array_that_cannot_be_used() -> None:
     group = cuzarr.open_group(cuzarr.storage.ForeignStore(Failing(store_with("codec"))), mode="r")
     with pytest.raises(StoreFailedError, match="the disk is gone"):
         group["a"].members(strict=False)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("document", [b"{", b"", b"[1]", b"\xff\xfe"])
+def test_a_document_that_is_no_metadata_affects_no_other_member(document: bytes) -> None:
+    store = store_with("shape")
+    store["a/broken/zarr.json"] = document
+    group = cuzarr.open_group(store, mode="r")["a"]
+    assert isinstance(group, cuzarr.Group)
+    assert {"good", "below"} <= set(group)
+    assert "good" in repr(group.tree()) and "Members" in group._repr_html_()
+    with pytest.warns(CuzarrUserWarning, match="broken"):
+        assert [name for name, _ in group.members(strict=False)] == ["below", "good"]
+    with pytest.raises(CuzarrError, match="broken"):
+        group.members()

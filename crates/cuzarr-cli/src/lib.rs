@@ -193,11 +193,19 @@ fn run(arguments: impl IntoIterator<Item = OsString>, python: Option<&Python<'_>
 fn option(words: &[OsString], name: &str) -> Option<String> {
     let long = name.replace('_', "-");
     let arguments = Arguments::command();
-    let command = words.iter().skip(1).find_map(|word| arguments.find_subcommand(word))?;
-    if command.get_arguments().any(|argument| argument.get_long() == Some(&long)) {
-        return Some(format!("--{long}"));
+    let inner = |command, word| clap::Command::find_subcommand(command, word).unwrap_or(command);
+    let command = words.iter().skip(1).fold(&arguments, inner);
+    if !has_option(command, &long) && name == "memory_limit" {
+        return Some("the setting CUZARR_MEMORY_LIMIT".to_string());
     }
-    (name == "memory_limit").then(|| "the setting CUZARR_MEMORY_LIMIT".to_string())
+    // Work that one command began is gone on with by that command.
+    has_option(&arguments, &long).then(|| format!("--{long}"))
+}
+
+/// Whether a command or one of its subcommands has an option.
+fn has_option(command: &clap::Command, long: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(long))
+        || command.get_subcommands().any(|command| has_option(command, long))
 }
 
 /// Returns the exit status for an error: 2 for wrong arguments, 1 for everything else.

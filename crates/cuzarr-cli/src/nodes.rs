@@ -105,7 +105,9 @@ fn with_neighbour(error: Error, path: &str, store: &dyn Store) -> Error {
     let names: Vec<String> = entries.filter(|other| other != name).collect();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => error.with_hint(format!("did you mean '{}'?", parent.join(near).display())),
-        None => error,
+        None if !parent.is_dir() => error.with_hint(format!("there is no directory '{}'", parent.display())),
+        None if !place.exists() => error.with_hint(format!("there is no '{name}' in '{}'", parent.display())),
+        None => error.with_hint("use a directory that contains zarr.json, .zarray or .zgroup"),
     }
 }
 
@@ -262,7 +264,12 @@ pub fn target_directory(path: &str) -> Result<LocalStore> {
         return Err(Error::new(ErrorKind::Unsupported, format!("'{}' is not a directory", shown(path)))
             .with_hint("write to a directory"));
     }
-    if place.is_file() { Err(not_a_directory(path, place)) } else { LocalStore::new(place) }
+    if place.is_file() {
+        let error =
+            Error::new(ErrorKind::InvalidArgument, format!("'{}' is a file, expected a directory", shown(path)));
+        return Err(error.with_hint("choose another name"));
+    }
+    LocalStore::new(place)
 }
 
 /// The name of an array or group whose metadata cannot be read, and the error.

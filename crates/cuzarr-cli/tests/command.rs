@@ -50,6 +50,38 @@ fn demo_verifies_every_element_and_reports_stages() {
 }
 
 #[test]
+fn hints_say_what_to_do_next_on_this_command_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| text(&directory.path().join(name)).to_string();
+    for name in ["a.zarr", "b.zarr"] {
+        cuzarr::Array::builder([4, 4], cuzarr::prelude::DataType::UInt8)
+            .chunks([4, 4])
+            .create(place(name).as_str())
+            .unwrap();
+    }
+    std::fs::create_dir(place("empty")).unwrap();
+    std::fs::write(place("notes.txt"), "notes").unwrap();
+    let (a, b) = (place("a.zarr"), place("b.zarr"));
+    for (arguments, expected) in [
+        (vec!["info", &place("elsewhere")], "there is no 'elsewhere' in"),
+        (vec!["info", &place("no/where")], "there is no directory"),
+        (vec!["info", &place("empty")], "use a directory that contains zarr.json"),
+        (vec!["info", &place("b.zar")], "did you mean"),
+        (vec!["copy", &a, &place("notes.txt")], "choose another name"),
+        (vec!["copy", &a, &b], "replace it with --overwrite"),
+        (vec!["pyramid", &a, &b], "replace it with --overwrite"),
+        (vec!["eval", "x + 1", &format!("x={a}"), "-o", &b], "replace it with --overwrite"),
+        (vec!["rechunk", &a, &place("c.zarr"), "--chunks", "2,2", "--memory-limit", "1"], "raise --memory-limit"),
+    ] {
+        let output = cuzarr(&[&arguments[..], &["--json"]].concat());
+        let hint = json(&output)["error"]["hint"].as_str().unwrap_or_default().to_string();
+        assert!(hint.contains(expected), "{arguments:?}: {hint}");
+        let shown = String::from_utf8(output.stderr).unwrap();
+        assert!(shown.contains(&format!("hint: {hint}")) && !shown.contains('`'), "{shown}");
+    }
+}
+
+#[test]
 fn demo_ends_with_three_next_steps() {
     let output = cuzarr(&["demo", "--device", "cpu", "--size-mib", "4", "--budget-mib", "48"]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -117,6 +117,11 @@ def walk(
         config.get("metadata_max_bytes"),
     )
     for path, documents in found:
+        if isinstance(documents, CuzarrError):
+            if not isinstance(documents, UNREADABLE):
+                raise documents
+            yield path, documents
+            continue
         try:
             metadata = value_of(place / path, documents)
         except NodeTypeValidationError:  # neither an array nor a group

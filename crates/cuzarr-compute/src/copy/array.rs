@@ -451,14 +451,14 @@ pub(crate) fn look(target: &Array, checkpoint: &Checkpoint, existing: Existing) 
                 _ => "an array".to_string(),
             };
             Err(contains(ErrorKind::ContainsArray, &what)
-                .with_hint("copy to another place, or replace it with `overwrite`"))
+                .with_hint("choose another place, or replace it with `overwrite`"))
         }
         Ok(Node::Group(_)) => Err(contains(ErrorKind::ContainsGroup, "a group")
-            .with_hint("copy to another place, or replace it with `overwrite`")),
+            .with_hint("choose another place, or replace it with `overwrite`")),
         Err(error) if error.kind() != ErrorKind::NodeNotFound => Err(error),
         Err(_) if target.stored_chunks()?.is_empty() => Ok((Begin::Fresh, Vec::new())),
         Err(_) => Err(contains(ErrorKind::ContainsArray, "a set of chunks without metadata")
-            .with_hint("copy to another place, or replace it with `overwrite`")),
+            .with_hint("choose another place, or replace it with `overwrite`")),
     }
 }
 

@@ -196,7 +196,7 @@ impl Copied {
         };
         let message = format!("{}: the path '/{}' is not empty", self.store, self.path);
         Err(Error::new(kind, message)
-            .with_hint("copy to another place, go on with `resume`, or replace it with `overwrite`"))
+            .with_hint("choose another place, go on with `resume`, or replace it with `overwrite`"))
     }
 
     /// Returns the name of each array that is copied, with the plan of its copy.

@@ -301,22 +301,22 @@ impl Pyramid {
             return Ok(());
         }
         let options = self.source.options().clone();
-        let (kind, what) = match node::open_existing(Arc::clone(&self.store), &self.path, None, options) {
+        let other = "replace it with `overwrite`, or choose another place";
+        let (kind, what, hint) = match node::open_existing(Arc::clone(&self.store), &self.path, None, options) {
             Err(error) if error.kind() == ErrorKind::NodeNotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(Node::Group(found)) if self.existing == Existing::Resume => {
                 self.mark().check(&found)?;
                 return self.check_complete(&found);
             }
-            Ok(Node::Array(_)) => (ErrorKind::ContainsArray, "an array"),
+            Ok(Node::Array(_)) => (ErrorKind::ContainsArray, "an array", other.to_string()),
             Ok(Node::Group(found)) if found.metadata().unfinished().is_some() => {
-                (ErrorKind::ContainsGroup, "an unfinished hierarchy")
+                (ErrorKind::ContainsGroup, "an unfinished hierarchy", format!("go on with `resume`, {other}"))
             }
-            Ok(Node::Group(_)) => (ErrorKind::ContainsGroup, "a group"),
+            Ok(Node::Group(_)) => (ErrorKind::ContainsGroup, "a group", other.to_string()),
         };
         let message = format!("{}: there is {what} at '/{}' already", self.store, self.path);
-        Err(Error::new(kind, message)
-            .with_hint("go on with `resume`, replace it with `overwrite`, or choose another place"))
+        Err(Error::new(kind, message).with_hint(hint))
     }
 
     /// Refuses to continue with a complete pyramid that was made with other settings, because its levels would not

@@ -579,11 +579,14 @@ fn in_the_way(error: io::Error) -> Error {
 pub(super) fn io_error(what: &str, error: io::Error) -> Error {
     let is_exhaustion = descriptors::is_exhaustion(&error);
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let is_blocked = error.kind() == io::ErrorKind::NotADirectory;
     let kind = if is_denied { ErrorKind::PermissionDenied } else { ErrorKind::StoreFailed };
     let failure = Error::new(kind, format!("{what}: {error}")).telling(error);
-    match is_exhaustion {
-        true => failure.with_hint("close files, or let the process open more of them: ulimit -n 1024"),
-        false => failure,
+    match () {
+        () if is_exhaustion => failure.with_hint("close files, or let the process open more of them: ulimit -n 1024"),
+        () if is_denied => failure.with_hint("change the permissions of the place, or choose another one"),
+        () if is_blocked => failure.with_hint("a name in this path is a file: choose another name"),
+        () => failure,
     }
 }
 

@@ -80,7 +80,10 @@ impl Root {
             // Another writer made it. A link to nowhere also ends here; it is detected below.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_error(&format!("cannot create the directory of '{prefix}'"), error)),
+            Err(error) => {
+                let place = if prefix.is_empty() { self.path.clone() } else { self.path.join(prefix) };
+                return Err(io_error(&format!("cannot create the directory '{}'", place.display()), error));
+            }
         }
         match self.resolve(prefix)? {
             Some(real) => require_directory(real, prefix),
