@@ -372,7 +372,7 @@ fn a_limit_below_one_chunk_is_a_named_error() {
         story.options.memory_limit_bytes = 30;
         let error = story.try_read(device, &Selection::all(&[30, 16])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BudgetExceeded, "{error}");
-        assert!(error.hint().unwrap().contains("memory limit"));
+        assert!(error.hint().unwrap().contains("`memory_limit`"));
         let value = vec![1; 30 * 16 * 2];
         let error = story.try_write(device, &Selection::all(&[30, 16]), &value).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BudgetExceeded, "{error}");
