@@ -164,7 +164,7 @@ impl Left {
         let device = wanted.device;
         let message =
             format!("the host would work instead of the accelerator {device}, which strict forbids: {reason}");
-        let hint = "set strict to false, or the accelerator to 'none'";
+        let hint = "leave out `strict`, or set the accelerator to 'none'";
         Err(Error::new(ErrorKind::FallbackRefused, message).with_hint(hint))
     }
 }

@@ -238,7 +238,7 @@ impl WritePlacement {
         match (place, &self.route) {
             (Err(reason), WriteRoute::Device(device)) if device.encoding.is_some() => {
                 let message = format!("the host would merge parts of chunks, which strict forbids: {reason}");
-                let hint = "set strict to false, write whole chunks, or raise the memory limit";
+                let hint = "leave out `strict`, write whole chunks, or raise `memory_limit`";
                 Err(Error::new(ErrorKind::FallbackRefused, message).with_hint(hint))
             }
             _ => Ok(()),
