@@ -161,7 +161,7 @@ pub mod run {
     pub use crate::run::engine::Engine;
     pub use crate::run::options::Tuning;
     pub use crate::run::read::call::{ArrayRead, ArrayResult};
-    pub use crate::run::schedule::walk::{apart, aside, relay, walk, write_behind};
+    pub use crate::run::schedule::walk::{Behind, apart, aside, relay, walk};
 
     /// The sizes of batches in these options, for tests and measurements that change them.
     pub fn tuning(options: &mut Options) -> &mut Tuning {

@@ -20,9 +20,11 @@ from cuzarr._compute.sources import is_array, is_stored, place_of
 from cuzarr._config import config, parse_size
 from cuzarr._memory import convert, foreign
 from cuzarr._memory.box import Box
-from cuzarr.errors import InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
+from cuzarr.errors import BudgetExceededError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import StorePath
 
+# A write begins and ends with work that not all threads share, which another write fills.
+_WRITTEN_AT_ONCE = 2
 # Default memory limit in bytes, if neither the caller nor the configuration sets one.
 _DEFAULT_LIMIT = 1 << 30
 
@@ -199,14 +201,21 @@ class Sources:
         names."""
         return joint_names(tuple(self._in_stores), len(self.shape))
 
-    def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> list[int]:
+    def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> tuple[list[int], int]:
         """Chooses the shape of the blocks that are computed one by one: multiples of ``unit`` within the memory limit, with few chunks read
-        twice."""
-        # Memory for two blocks of each array (one is read while the other is processed), and for two results (one computed, one written).
-        item_bytes = sum(array.dtype.itemsize for array in self._in_stores) + result_bytes
+        twice. Also returns how many results can be written at a time."""
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
+
+        def shape(written: int) -> list[int]:
+            # Memory for two blocks of each array (one is read while the other is processed), for a result and for those that are written.
+            item_bytes = 2 * sum(array.dtype.itemsize for array in self._in_stores) + (1 + written) * result_bytes
+            return _core.region_shape(self.shape, item_bytes, list(unit), grids, limit)
+
         with refusing("chunks"):
-            return _core.region_shape(self.shape, 2 * item_bytes, list(unit), grids, limit)
+            try:
+                return shape(_WRITTEN_AT_ONCE), _WRITTEN_AT_ONCE
+            except BudgetExceededError:
+                return shape(1), 1
 
     def refuse_overlap(self, out: Any) -> None:
         """Refuses to write to ``out`` if it is one of the input arrays, lies inside of one, or contains one."""

@@ -158,7 +158,7 @@ def map_blocks(
         chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, sources.names)
     limit = memory_limit_bytes(memory_limit)
-    region = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
+    region, at_once = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
     blocks = cut(shape, region, halo)
     if not blocks:
         with target.finishing():
@@ -178,7 +178,7 @@ def map_blocks(
             workers.write(target, blocks, written)
         return target.array
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
-    with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, watch, written) as results:
+    with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, at_once, watch, written) as results:
         left = blocks[results.finished :]
         with ReadAhead(sources, left, limit // 2, watch) as reader:
             for block in left:

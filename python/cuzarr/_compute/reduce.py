@@ -191,7 +191,7 @@ def reduce(
         if said := [name for name, value in (given | kwargs).items() if value is not None]:
             hint = f"to reduce all dimensions, pass axis={tuple(range(len(sources.shape)))} too"
             raise InvalidArgumentError(f"these arguments are only for reductions along an axis: {', '.join(said)}", hint=hint)
-        blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit))
+        blocks = cut(sources.shape, sources.region(sources.chunks(), 0, limit)[0])
         if not blocks:
             return fold.of_nothing()
         if client is not None:
@@ -208,7 +208,7 @@ def reduce(
         chunks, shards = stays.of(sources.stored.metadata._inner_chunks), shards or (own and stays.of(own))
     shape = stays.of(sources.shape)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, names_left(sources.names, axes, keepdims))
-    region = sources.region(stays.spread(target.unit, sources.chunks()), target.item_bytes, limit)
+    region, at_once = sources.region(stays.spread(target.unit, sources.chunks()), target.item_bytes, limit)
     blocks = cut(sources.shape, region, inner=axes)
     if not blocks:
         return _of_nothing(fold, target, shape)
@@ -225,7 +225,7 @@ def reduce(
             workers.write(target, places, lambda count: tell(count, len(places)))
         return target.array
     origin = sources.origin([map_block, combine, finish, axes, keepdims]) if resume else None
-    with target.finishing(), Results(target, stays.of(region), origin, limit, watch) as results:
+    with target.finishing(), Results(target, stays.of(region), origin, limit, at_once, watch) as results:
         left = groups[results.finished :]
         with ReadAhead(sources, [block for group in left for block in group], limit, watch) as reader:
             for number, group in enumerate(left, results.finished):

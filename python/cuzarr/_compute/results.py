@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
@@ -211,7 +213,7 @@ class Target:
 
 
 class Results:
-    """A writer that writes the result of each block to the target array while the result of the next block is computed.
+    """A writer that writes the results of blocks to the target array while the result of the next block is computed.
 
     Parameters
     ----------
@@ -220,6 +222,8 @@ class Results:
         Shape of the largest result.
     origin : str, optional
         Text that identifies the work, if it can be resumed.
+    at_once : int
+        Number of results that are written at a time.
     written : callable
         Called with the number of results written so far.
     """
@@ -230,17 +234,21 @@ class Results:
         unit: Sequence[int],
         origin: str | None,
         limit: int,
+        at_once: int,
         watch: _core.Watch,
         written: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._target, self._unit, self._origin, self._limit, self._watch = target, unit, origin, limit, watch
+        self._at_once = at_once
         self._hears = written
         self._noted: _core.Checkpoint | None = None
         self._looked = False
-        self._writer = ThreadPoolExecutor(1, "cuzarr-write")
-        self._writing: Future[None] | None = None
+        self._writer = ThreadPoolExecutor(at_once, "cuzarr-write")
+        self._writing: deque[Future[None]] = deque()
         self._look_back()
-        self._count = self.finished
+        self._count = self._next = self.finished
+        self._early: set[int] = set()
+        self._lock = threading.Lock()
 
     @property
     def finished(self) -> int:
@@ -253,7 +261,7 @@ class Results:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._wait()
+                self._wait(0)
                 if self._noted:
                     self._noted.end()
             else:
@@ -276,17 +284,17 @@ class Results:
             _core.Checkpoint.forget(handle)
 
     def put(self, place: BlockInfo, result: Any) -> None:
-        """Starts to write the result of the next block, after the result of the block before it is written."""
+        """Starts to write the result of the next block. Waits until there is a thread for it."""
         self._target.open(result)
         self._look_back()
         taken = self._target.take(place, result)
-        self._wait()
-        self._writing = self._writer.submit(self._write, place, taken)
+        self._wait(self._at_once - 1)
+        self._writing.append(self._writer.submit(self._write, place, taken))
 
-    def _wait(self) -> None:
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            writing.result()
+    def _wait(self, most: int) -> None:
+        """Waits until at most ``most`` results are left to write."""
+        while len(self._writing) > most:
+            self._writing.popleft().result()
             self._count += 1
             self._hears(self._count)
 
@@ -294,4 +302,13 @@ class Results:
         with config.local({"memory_limit": self._limit}), self._watch:
             self._target.write(place, result)
             if self._noted:
-                self._noted.note(place.number + 1)
+                self._note(self._noted, place.number)
+
+    def _note(self, noted: _core.Checkpoint, number: int) -> None:
+        """Notes how many results are written, without those behind a result that is not."""
+        with self._lock:
+            self._early.add(number)
+            while self._next in self._early:
+                self._early.remove(self._next)
+                self._next += 1
+                noted.note(self._next)

@@ -15,7 +15,7 @@ use crate::program::{Input, Processor, Program, lower};
 use crate::progress::Meter;
 use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::Order;
-use cuzarr::internal::run::{walk, write_behind};
+use cuzarr::internal::run::{Behind, walk};
 use cuzarr::plan::{Explanation, Region, Selection};
 use cuzarr::{CancellationToken, Error, ErrorKind, Result};
 
@@ -41,6 +41,10 @@ const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Largest useful total size in bytes of regions that are read in order by one pipeline.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
+/// Number of results that are written to a store at a time, if the memory limit allows it. A write begins and ends with work that not all threads share,
+/// which the next write fills.
+const WRITTEN_AT_ONCE: usize = 2;
+
 type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
 
 /// An expression that was compiled to a program, with its inputs, ready to be computed region by region.
@@ -64,9 +68,9 @@ pub(crate) struct Job<'a> {
     is_in_one: bool,
     /// Number of regions that are read ahead, before they are computed.
     ahead: usize,
-    /// Whether the job's caller writes the results to a store, so that the job leaves memory for writing. Writing needs
-    /// memory that reads would take.
-    writes: bool,
+    /// Number of results that the job's caller writes to a store at a time; 0 if it writes none. Writing needs memory
+    /// that reads would take.
+    pub(super) written_at_once: usize,
     pub(crate) processor: Processor,
     meter: Option<Meter<'a>>,
     options: ComputeOptions<'a>,
@@ -185,7 +189,7 @@ impl<'a> Job<'a> {
             is_near: false,
             is_in_one: false,
             ahead: 1,
-            writes: false,
+            written_at_once: 0,
             processor,
             meter: options.progress.map(Meter::new),
             options: *options,
@@ -231,7 +235,7 @@ impl<'a> Job<'a> {
 
     /// Makes the job leave memory for writing, for a caller that writes the results to a store.
     pub(super) fn written(self) -> Job<'a> {
-        Job { writes: true, ..self }
+        Job { written_at_once: WRITTEN_AT_ONCE, ..self }
     }
 
     /// Divides the result into regions along the grid of the largest array, or along `unit`s.
@@ -249,14 +253,40 @@ impl<'a> Job<'a> {
     /// Those of [`Job::regions`].
     pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
         let limit_bytes = plannable_bytes(limit_bytes);
-        let cost = |extent: &[u64], ahead: u64| {
-            let is_least = extent.iter().zip(&unit).all(|(extent, unit)| extent <= unit);
-            // The caller's memory is not counted for a single unit, which cannot be divided further.
-            let beside = self.beside.as_ref().filter(|_| !is_least).map_or(0, |bytes| bytes(extent));
-            self.bytes_ahead(extent, ahead).saturating_add(beside)
-        };
+        if self.written_at_once > 1 && self.divided(&unit, limit_bytes).is_err() {
+            self.written_at_once = 1;
+        }
+        let (regions, ahead) = self.divided(&unit, limit_bytes)?;
+        let regions = self.in_order(regions);
+        let most = regions.iter().map(|region| self.cost(&unit, &region.extent, ahead)).max().unwrap_or(0);
+        let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
+        self.ahead = ahead as usize;
+        self.leave_for_reading(limit_bytes - share);
+        if let Some(meter) = &self.meter {
+            let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
+            meter.expect(passes * regions.len() as u64, 0, bytes.saturating_mul(passes));
+        }
+        Ok(regions)
+    }
+
+    /// Returns the bytes that regions of shape `extent` take, if `ahead` of them are read ahead.
+    fn cost(&self, unit: &[u64], extent: &[u64], ahead: u64) -> u64 {
+        let is_least = extent.iter().zip(unit).all(|(extent, unit)| extent <= unit);
+        // The caller's memory is not counted for a single unit, which cannot be divided further.
+        let beside = self.beside.as_ref().filter(|_| !is_least).map_or(0, |bytes| bytes(extent));
+        self.bytes_ahead(extent, ahead).saturating_add(beside)
+    }
+
+    /// Divides the result into regions of `unit`s. Returns them and the number of regions to read ahead.
+    fn divided(&self, unit: &[u64], limit_bytes: u64) -> Result<(Vec<Region>, u64)> {
         let cut = |ahead: u64, share: u64, enough_bytes: u64| {
-            regions(&self.part.extent, &unit, &|extent| cost(extent, ahead), limit_bytes / share, enough_bytes)
+            regions(
+                &self.part.extent,
+                unit,
+                &|extent| self.cost(unit, extent, ahead),
+                limit_bytes / share,
+                enough_bytes,
+            )
         };
         let in_turn = || {
             // The choice is the same on every device, since results depend on the regions.
@@ -272,23 +302,13 @@ impl<'a> Job<'a> {
             let cut = || cut(1, REGIONS_SHARE, ENOUGH_BYTES).ok().filter(|regions| regions.len() == 1);
             Some((self.is_in_one.then(cut).flatten()?, 1))
         };
-        let (regions, ahead) = match near().or_else(in_one).or_else(in_turn) {
+        Ok(match near().or_else(in_one).or_else(in_turn) {
             Some(regions) => regions,
             None => match at_once() {
                 Ok(regions) => (regions, SHORT_REGIONS_AHEAD),
                 Err(_) => (cut(1, REGIONS_SHARE, ENOUGH_BYTES)?, 1),
             },
-        };
-        let regions = self.in_order(regions);
-        let most = regions.iter().map(|region| cost(&region.extent, ahead)).max().unwrap_or(0);
-        let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
-        self.ahead = ahead as usize;
-        self.leave_for_reading(limit_bytes - share);
-        if let Some(meter) = &self.meter {
-            let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
-            meter.expect(passes * regions.len() as u64, 0, bytes.saturating_mul(passes));
-        }
-        Ok(regions)
+        })
     }
 
     /// Returns the dimensions of the result along which inputs *run*: a region needs the totals of the regions before
@@ -394,7 +414,9 @@ impl<'a> Job<'a> {
             false => extent.iter().fold(self.program.output.size_bytes() as u64, |all, &one| all.saturating_mul(one)),
         };
         let read = self.bytes_read(extent).saturating_mul(ahead + 1);
-        made.saturating_mul(2).saturating_add(read).saturating_add(self.bytes_derived(extent))
+        made.saturating_mul(1 + self.written_at_once.max(1) as u64)
+            .saturating_add(read)
+            .saturating_add(self.bytes_derived(extent))
     }
 
     /// Sets the limit for the data of unfinished reads to what the regions leave of the memory limit.
@@ -426,7 +448,7 @@ impl<'a> Job<'a> {
             Input::Array(view) => Some(&**view),
             _ => None,
         });
-        let first = arrays.next().filter(|view| !self.writes && view.is_dense())?;
+        let first = arrays.next().filter(|view| self.written_at_once == 0 && view.is_dense())?;
         arrays.next().is_none().then_some(first)
     }
 
@@ -700,15 +722,30 @@ fn unit_of(inputs: &[Input], shape: &[u64]) -> Result<Vec<u64>> {
 pub(crate) fn for_each_region<U: Send>(
     job: &Job<'_>,
     regions: &[Region],
-    mut work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<U>,
+    work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<U>,
     mut write: impl FnMut(&Region, U) -> Result<()> + Send,
 ) -> Result<()> {
+    for_each_written(job, regions, work, Behind::in_order(|region: &Region, made| write(region, made)))
+}
+
+/// Like [`for_each_region`], but several results may be written at a time.
+///
+/// # Errors
+/// The first failure.
+pub(super) fn for_each_written<'r, U: Send, V: Send>(
+    job: &Job<'_>,
+    regions: &'r [Region],
+    mut work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<U>,
+    mut behind: Behind<impl Fn(&&'r Region, U) -> Result<V> + Sync, impl FnMut(&'r Region, V) -> Result<()> + Send>,
+) -> Result<()> {
     if let [only] = regions {
-        return write(only, work(only, job.read(only)?)?);
+        return (behind.done)(only, (behind.write)(&only, work(only, job.read(only)?)?)?);
     }
     if job.is_near {
         let read = |region: &Region, blocks: &Blocks| job.read_near(region, blocks);
-        return near::for_each(&job.token(), regions, read, |region, inputs| write(region, work(region, inputs)?));
+        return near::for_each(&job.token(), regions, read, |region, inputs| {
+            (behind.done)(region, (behind.write)(&region, work(region, inputs)?)?)
+        });
     }
     let token = job.token();
     if let Some(view) = job.only_array() {
@@ -716,7 +753,7 @@ pub(crate) fn for_each_region<U: Send>(
         let parts: Vec<Region> =
             regions.iter().filter_map(|region| view.region(&job.part_of(region, &shape))).collect();
         let mut each = regions.iter();
-        return write_behind(&token, write, |hand_on| {
+        return behind.run(&token, |hand_on| {
             view.array.stream(&parts, job.ahead, |_, elements| {
                 let Some(region) = each.next() else { return Ok(()) };
                 let inputs = job.operands(region, |_, _, _| Ok(elements.clone()))?;
@@ -728,7 +765,7 @@ pub(crate) fn for_each_region<U: Send>(
     }
     let read = |region: &&Region| in_flight(|| job.read(region));
     let work = |region: &&Region, inputs| in_flight(|| work(region, inputs));
-    walk(&token, regions.iter().map(Ok), job.ahead, read, work, write)
+    walk(&token, regions.iter().map(Ok), job.ahead, read, work, behind)
 }
 
 /// Moves a result to the device that the options name. The copy counts against the memory limit.

@@ -58,11 +58,11 @@ pub(super) fn is_near(view: &View) -> bool {
 ///
 /// # Errors
 /// The first failure.
-pub(super) fn for_each(
+pub(super) fn for_each<'r>(
     token: &CancellationToken,
-    regions: &[Region],
+    regions: &'r [Region],
     read: impl Fn(&Region, &Blocks) -> Result<Lent> + Sync,
-    mut work: impl FnMut(&Region, Vec<NdBuffer>) -> Result<()>,
+    mut work: impl FnMut(&'r Region, Vec<NdBuffer>) -> Result<()>,
 ) -> Result<()> {
     let blocks = Blocks::default();
     let read = |region: &&Region| read(region, &blocks);

@@ -1,11 +1,12 @@
 //! Computes expressions, and writes the results to arrays in stores.
 
-use super::job::{Job, for_each_region, hulls};
+use super::job::{Job, for_each_written, hulls};
 use crate::checkpoint::Checkpoint;
 use crate::expression::Expr;
 use crate::options::ComputeOptions;
 use crate::program::{Input, lower};
 use cuzarr::internal::node::with_store;
+use cuzarr::internal::run::Behind;
 use cuzarr::node::Array;
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
@@ -24,15 +25,12 @@ impl Storing<'_> {
         if regions.is_empty() {
             return Ok(());
         }
-        for_each_region(
-            &self.job,
-            regions,
-            |region, inputs| self.job.work(region, &inputs),
-            |region, part| {
-                self.target.write_buffer(&region.selection()?, &part)?;
-                done(region)
-            },
-        )
+        let behind = Behind {
+            at_once: self.job.written_at_once,
+            write: |region: &&Region, part| self.target.write_buffer(&region.selection()?, &part),
+            done: |region: &Region, ()| done(region),
+        };
+        for_each_written(&self.job, regions, |region, inputs| self.job.work(region, &inputs), behind)
     }
 }
 

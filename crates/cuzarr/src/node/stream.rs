@@ -8,7 +8,7 @@ use cuzarr_device::internal::pool::in_flight;
 use super::array::Array;
 use crate::error::Result;
 use crate::plan::{Region, Selection};
-use crate::run::{beside, relay, write_behind};
+use crate::run::{Behind, beside, relay};
 
 impl Array {
     /// Reads regions of the array to its device in order, and passes each to `work` in the calling thread. Meanwhile,
@@ -85,7 +85,7 @@ impl Array {
     /// stay.
     pub fn write_stream(&self, regions: &[Region], mut work: impl FnMut(&Region) -> Result<NdBuffer>) -> Result<()> {
         let write = |region: &Region, elements: NdBuffer| self.write_buffer(&region.selection()?, &elements);
-        write_behind(&self.options().cancellation, write, |hand_on| {
+        Behind::in_order(write).run(&self.options().cancellation, |hand_on| {
             regions.iter().try_for_each(|region| hand_on(region, in_flight(|| work(region))?))
         })
     }

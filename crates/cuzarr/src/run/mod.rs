@@ -44,5 +44,5 @@ pub(crate) use schedule::range_lock::{Objects, Turn};
 // Engine types for the Python package's pipeline, for `cuzarr-compute`, and for tests.
 pub(crate) use access::Access;
 pub(crate) use engine::{Engine, WriterMark};
-pub(crate) use schedule::walk::{beside, relay, write_behind};
+pub(crate) use schedule::walk::{Behind, beside, relay};
 pub(crate) use write::coordinator::Value;

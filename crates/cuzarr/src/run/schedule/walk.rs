@@ -1,8 +1,10 @@
 //! Reads, processes and writes many items at the same time, in separate threads. While one item is worked on, the next
 //! is read and the previous result is written.
 
-use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuzarr_device::internal::Threads;
 
@@ -108,32 +110,32 @@ pub fn relay<I: Send, T: Send>(
 }
 
 /// Reads, processes and writes items, with reading and writing in threads of their own. Separate threads read `ahead`
-/// items at a time and write the previous result; `work` runs in the calling thread. At most `ahead + 3` values exist
-/// at a time: `ahead` that are being read, the one that is worked on, its result, and the result before it.
+/// items at a time and write the results before; `work` runs in the calling thread. At most `ahead + 2` values and the
+/// results that `behind` writes exist at a time: `ahead` that are being read, the one that is worked on, and its result.
 ///
 /// ```
 /// use cuzarr::plan::{Region, Regions};
-/// use cuzarr::internal::run::walk;
+/// use cuzarr::internal::run::{Behind, walk};
 /// let regions = Regions::new(&[10], vec![4])?;
 /// let mut sums = Vec::new();
 /// let read = |region: &Region| Ok((region.start[0]..region.start[0] + region.extent[0]).collect::<Vec<u64>>());
 /// let token = cuzarr::CancellationToken::new();
-/// walk(&token, regions.from(0), 1, read, |_, values| Ok(values.iter().sum::<u64>()), |_, sum| Ok(sums.push(sum)))?;
+/// walk(&token, regions.from(0), 1, read, |_, values| Ok(values.iter().sum::<u64>()), Behind::in_order(|_, sum| Ok(sums.push(sum))))?;
 /// assert_eq!(sums, [6, 22, 17]);
 /// # Ok::<(), cuzarr::Error>(())
 /// ```
 ///
 /// # Errors
-/// The first failure of `read`, `work` or `write`.
-pub fn walk<I: Send, T: Send, U: Send>(
+/// The first failure of `read`, `work` or `behind`.
+pub fn walk<I: Send, T: Send, U: Send, V: Send>(
     cancellation: &CancellationToken,
     items: impl Iterator<Item = Result<I>>,
     ahead: usize,
     read: impl Fn(&I) -> Result<T> + Sync,
     mut work: impl FnMut(&I, T) -> Result<U>,
-    write: impl FnMut(I, U) -> Result<()> + Send,
+    behind: Behind<impl Fn(&I, U) -> Result<V> + Sync, impl FnMut(I, V) -> Result<()> + Send>,
 ) -> Result<()> {
-    write_behind(cancellation, write, |hand_on| {
+    behind.run(cancellation, |hand_on| {
         relay(cancellation, items, ahead, read, |item, value| {
             let made = work(&item, value)?;
             hand_on(item, made)
@@ -141,32 +143,91 @@ pub fn walk<I: Send, T: Send, U: Send>(
     })
 }
 
-/// Runs `work`, and writes the items that `work` hands over meanwhile. A separate thread writes each item while `work`
-/// continues with the next.
-///
-/// # Errors
-/// The first failure of `work` or of the writer.
-pub fn write_behind<I: Send, U: Send>(
-    cancellation: &CancellationToken,
-    mut write: impl FnMut(I, U) -> Result<()> + Send,
-    work: impl FnOnce(&mut dyn FnMut(I, U) -> Result<()>) -> Result<()>,
-) -> Result<()> {
-    let ((sender, items), (free, is_free)) = (channel(), channel());
-    let writer = move || {
-        while free.send(()).is_ok()
-            && let Ok((item, made)) = items.recv()
-        {
-            write(item, made)?;
+/// Writes items behind the thread that makes them, several at a time.
+pub struct Behind<W, D> {
+    /// Number of items that are written at a time.
+    pub at_once: usize,
+    /// Writes an item. Several threads call it at a time.
+    pub write: W,
+    /// Called with each written item, in the order in which the items were handed over.
+    pub done: D,
+}
+
+impl<I, U, D> Behind<fn(&I, U) -> Result<U>, D> {
+    /// Passes items to `done` one after the other.
+    pub fn in_order(done: D) -> Self {
+        Behind { at_once: 1, write: |_, made| Ok(made), done }
+    }
+}
+
+impl<W, D> Behind<W, D> {
+    /// Runs `work`, and writes the items that it hands over meanwhile. `work` waits while `at_once` items are written.
+    ///
+    /// # Errors
+    /// The first failure of `work`, of `write` or of `done`. No further item is written after it.
+    pub fn run<I: Send, U: Send, V: Send>(
+        self,
+        cancellation: &CancellationToken,
+        work: impl FnOnce(&mut dyn FnMut(I, U) -> Result<()>) -> Result<()>,
+    ) -> Result<()>
+    where
+        W: Fn(&I, U) -> Result<V> + Sync,
+        D: FnMut(I, V) -> Result<()> + Send,
+    {
+        let Behind { at_once, write, done } = self;
+        let ((sender, items), (free, is_free)) = (channel(), channel());
+        let (items, written) = (Mutex::new(items), Mutex::new(InOrder { next: 0, early: BTreeMap::new(), done }));
+        let failed = AtomicBool::new(false);
+        let write_items = |free: Sender<()>| -> Result<()> {
+            while free.send(()).is_ok() {
+                let Ok((number, item, made)) = held(&items).recv() else { break };
+                if failed.load(Ordering::Relaxed) {
+                    break;
+                }
+                let outcome = write(&item, made).and_then(|made| held(&written).push(number, item, made));
+                failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                outcome?;
+            }
+            Ok(())
+        };
+        let writers = || {
+            let frees = std::iter::repeat_n(free, at_once.max(1));
+            Threads::callers().map(at_once, frees, write_items).into_iter().collect()
+        };
+        beside(cancellation, writers, move || {
+            let mut numbers = 0..;
+            work(&mut |item, made| {
+                let ended = || Error::new(ErrorKind::Cancelled, "writing ended early");
+                cancellation.receive(&is_free)?.ok_or_else(ended)?;
+                let number: usize = numbers.next().unwrap_or_default();
+                sender.send((number, item, made)).map_err(|_| ended())
+            })
+        })
+    }
+}
+
+/// Items that were written, some of them earlier than those before them.
+struct InOrder<I, V, D> {
+    /// Number of the item for which `done` is called next.
+    next: usize,
+    early: BTreeMap<usize, (I, V)>,
+    done: D,
+}
+
+impl<I, V, D: FnMut(I, V) -> Result<()>> InOrder<I, V, D> {
+    /// Adds an item that was written, and calls `done` for those whose turn it is.
+    fn push(&mut self, number: usize, item: I, made: V) -> Result<()> {
+        self.early.insert(number, (item, made));
+        while let Some((item, made)) = self.early.remove(&self.next) {
+            self.next += 1;
+            (self.done)(item, made)?;
         }
         Ok(())
-    };
-    beside(cancellation, writer, move || {
-        work(&mut |item, made| {
-            let ended = || Error::new(ErrorKind::Cancelled, "writing ended early");
-            cancellation.receive(&is_free)?.ok_or_else(ended)?;
-            sender.send((item, made)).map_err(|_| ended())
-        })
-    })
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -210,13 +271,47 @@ mod tests {
             1,
             |item: &i32| Ok(item + 1),
             |item, value| Ok(value * item),
-            |item, made| {
+            Behind::in_order(|item, made| {
                 written.push((item, made));
                 Ok(())
-            },
+            }),
         )
         .unwrap();
         assert_eq!(written, (0..20).map(|item| (item, (item + 1) * item)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn several_items_are_written_at_a_time_and_done_in_order() {
+        let (writing, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut done = Vec::new();
+        let write = |item: &usize, made: usize| {
+            most.fetch_max(writing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // Items with even numbers end after the item behind them.
+            std::thread::sleep(std::time::Duration::from_millis(if item % 2 == 0 { 6 } else { 1 }));
+            writing.fetch_sub(1, Ordering::SeqCst);
+            Ok(made * 10)
+        };
+        let behind = Behind { at_once: 2, write, done: |item, made| Ok(done.push((item, made))) };
+        behind.run(&CancellationToken::new(), |hand_on| (0..40).try_for_each(|item| hand_on(item, item))).unwrap();
+        assert_eq!(done, (0..40).map(|item| (item, item * 10)).collect::<Vec<_>>());
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn nothing_is_done_behind_an_item_that_failed() {
+        for failing in 0..5 {
+            let mut done = Vec::new();
+            let write = |item: &usize, ()| {
+                // The item that fails takes longest.
+                std::thread::sleep(std::time::Duration::from_millis(if *item == failing { 5 } else { 0 }));
+                if *item == failing { Err(failure("write")) } else { Ok(()) }
+            };
+            let behind = Behind { at_once: 3, write, done: |item: usize, ()| Ok(done.push(item)) };
+            let outcome =
+                behind.run(&CancellationToken::new(), |hand_on| (0..100).try_for_each(|item| hand_on(item, ())));
+            assert_eq!(outcome.unwrap_err().message(), "write");
+            assert_eq!(done, (0..failing).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -229,7 +324,7 @@ mod tests {
                 1,
                 |item| check(*item, read_fails, "read"),
                 |item, _| check(*item, work_fails, "work"),
-                |item, _| check(item, write_fails, "write").map(|_| ()),
+                Behind::in_order(|item, _| check(item, write_fails, "write").map(|_| ())),
             );
             outcome.unwrap_err().message().to_string()
         };
