@@ -52,6 +52,13 @@ impl PyNdBuffer {
         Ok(PyNdBuffer { inner: py.unlocked(|| NdBuffer::empty(device, dtype, &shape, order)).py()? })
     }
 
+    /// Allocates an array of zero bytes in pinned host memory.
+    #[staticmethod]
+    fn pinned(py: Python<'_>, shape: Vec<usize>, dtype: &str, device: &str) -> PyResult<Self> {
+        let (dtype, device) = (parse_dtype(dtype)?, parse_device(device)?);
+        Ok(PyNdBuffer { inner: py.unlocked(|| NdBuffer::pinned(device, dtype, &shape, Order::C)).py()? })
+    }
+
     /// Makes an array over the host memory of a Python object. `address` is that of the first element.
     #[staticmethod]
     fn wrap(

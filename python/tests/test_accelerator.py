@@ -105,17 +105,72 @@ def test_no_chunks_and_some_chunks_are_filled(gpu: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["F", "strided", "reversed", "padded", "converted"])
-def test_out_of_any_layout(gpu: str, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_out_of_any_layout(gpu: str, tmp_path: Path, kind: str, is_pinned: bool) -> None:
     truth = values((60, 50))
     cuzarr.create_array(tmp_path / "a", data=truth, chunks=(16, 16), compressors=CODECS["zstd"])
     array = cuzarr.open_array(tmp_path / "a", accelerator=gpu)
-    memory = np.zeros((130, 140), "f8" if kind == "converted" else "f4", order="F" if kind == "F" else "C")
+    dtype = "f8" if kind == "converted" else "f4"
+    memory = cuzarr.memory.empty_pinned((130, 140), dtype, device=gpu) if is_pinned else np.zeros((130, 140), dtype)
+    memory = memory.T if kind == "F" else memory
     outs = {"strided": memory[1:121:2, 3:53], "reversed": memory[59::-1, 49::-1], "padded": memory[:60, 7:57]}
     out = outs.get(kind, memory[:60, :50])
     array.get_basic_selection(..., out=out)
     np.testing.assert_array_equal(out, truth)
-    assert "download" in stages(array)
+    assert ("download" in stages(array)) != (is_pinned and kind != "converted")
     assert np.count_nonzero(memory) == np.count_nonzero(truth)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pinned_out_of_every_codec_and_selection(gpu: str, tmp_path: Path, codec: str) -> None:
+    rng = np.random.default_rng(5)
+    truth = values((37, 29, 11))
+    cuzarr.create_array(tmp_path / "a", data=truth, chunks=(8, 16, 11), compressors=CODECS[codec])
+    array = cuzarr.open_array(tmp_path / "a", accelerator=gpu)
+    for _ in range(5):
+        box = tuple(slice(*sorted(rng.integers(0, extent + 1, 2).tolist())) for extent in truth.shape)
+        out = cuzarr.memory.empty_pinned(truth[box].shape, "f4", device=gpu)
+        assert array.read(box, out=out) is out
+        np.testing.assert_array_equal(out, truth[box])
+    rows = rng.integers(0, 37, 20)
+    out = cuzarr.memory.empty_pinned((20, 29, 11), "f4", device=gpu)
+    array.get_orthogonal_selection((rows,), out=out)
+    np.testing.assert_array_equal(out, truth[rows])
+
+
+def test_pinned_out_of_a_damaged_array_is_free_afterwards(gpu: str, tmp_path: Path) -> None:
+    truth = values((64, 64))
+    array = cuzarr.create_array(tmp_path / "a", data=truth, chunks=(16, 64), compressors=CODECS["zstd"], fill_value=3)
+    (tmp_path / "a" / "c" / "1" / "0").unlink()
+    truth[16:32] = 3
+    array = cuzarr.open_array(tmp_path / "a", accelerator=gpu)
+    out = cuzarr.memory.empty_pinned((64, 64), "f4", device=gpu)
+    array.read(out=out)
+    np.testing.assert_array_equal(out, truth)
+    (tmp_path / "a" / "c" / "2" / "0").write_bytes(b"damaged, and longer than any header")
+    for _ in range(2):
+        with pytest.raises(cuzarr.errors.CuzarrError, match="c/2/0"):
+            array.read(out=out)
+        out[:] = 0
+    assert array.read(np.s_[:32], out=out[:32]) is not None
+    np.testing.assert_array_equal(out[:32], truth[:32])
+
+
+def test_pinned_memory_is_zeroed_and_survives_what_made_it(gpu: str) -> None:
+    for dtype in ("f4", ">f8", "bool", "M8[s]", "c16"):
+        out = cuzarr.memory.empty_pinned((3, 5), dtype, device=gpu)
+        assert out.dtype == dtype and out.shape == (3, 5) and not out.view("u1").any() and out.flags.writeable
+    assert cuzarr.memory.empty_pinned(4, device=gpu)[1:].base is not None
+    assert (
+        cuzarr.memory.empty_pinned((0, 4), device=gpu).shape == (0, 4) and cuzarr.memory.empty_pinned((), device=gpu).shape == ()
+    )
+    for wrong in (-1, (2, -3), "x"):
+        with pytest.raises((cuzarr.errors.CuzarrError, TypeError)):
+            cuzarr.memory.empty_pinned(wrong)
+    with pytest.raises(cuzarr.errors.CuzarrError):
+        cuzarr.memory.empty_pinned(3, object)
+    with pytest.raises(cuzarr.errors.DeviceUnavailableError):
+        cuzarr.memory.empty_pinned(3, device="cuda:77")
 
 
 def test_out_that_cannot_be_written(gpu: str, tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::array::layout::check_box;
+use crate::array::dtype::DType;
+use crate::array::layout::{Layout, Order, check_box};
 use crate::array::lists::Lists;
 use crate::array::ndbuffer::NdBuffer;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::buffer::Buffer;
 use crate::memory::lease::{Access, Lease};
 
 /// Lets several threads read the elements of an nd-buffer in host memory at the same time. While it or a clone of it
@@ -80,6 +83,32 @@ impl NdBuffer {
     pub fn writer_by(&self, lists: Option<Arc<Lists>>) -> Result<Writer> {
         lists.as_ref().map_or(Ok(()), |lists| lists.require(self.shape()))?;
         Writer::new(self, lists)
+    }
+}
+
+impl NdBuffer {
+    /// Allocates an nd-buffer of zero bytes in pinned host memory, packed in `order`, like [`Buffer::pinned`].
+    ///
+    /// # Errors
+    /// Those of [`Buffer::pinned`]; `InvalidArgument` when the size overflows.
+    pub fn pinned(device: Device, dtype: DType, shape: &[usize], order: Order) -> Result<NdBuffer> {
+        let layout = Layout::contiguous(shape, dtype.size_bytes(), order)?;
+        NdBuffer::from_parts(Buffer::pinned(device, layout.size_bytes())?, dtype, layout)
+    }
+
+    /// Lends the elements to kernels of `device`; `None` if they are not in pinned host memory. No other code reads or
+    /// writes them while the result lives.
+    ///
+    /// # Errors
+    /// Those of [`NdBuffer::writer`].
+    pub fn lent_to(&self, device: Device) -> Result<Option<NdBuffer>> {
+        if !self.buffer().is_reached_by(device)? {
+            return Ok(None);
+        }
+        let writer = self.writer()?;
+        // SAFETY: kernels of the device reach the memory, and the writer keeps it, and others from using it.
+        let buffer = unsafe { self.buffer().seen_by(device, Box::new(writer)) };
+        NdBuffer::from_parts(buffer, self.dtype(), self.layout().clone()).map(Some)
     }
 }
 

@@ -84,6 +84,8 @@ pub(crate) trait Backend: Send + Sync {
     fn trim_to(&self, size_bytes: u64) -> Result<()>;
     fn allocate_host(&self, size_bytes: usize) -> Result<usize>;
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()>;
+    /// Whether kernels reach these bytes of host memory, because they are pinned, by their host address.
+    fn reaches_host(&self, address: usize, size_bytes: usize) -> Result<bool>;
     fn create_stream(&self, urgent: bool) -> Result<RawStream>;
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()>;
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()>;

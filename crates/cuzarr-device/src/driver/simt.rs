@@ -5,7 +5,7 @@
 //! returns when its work is done. So code that forgets to order two streams passes here; only tests on a GPU find it.
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +44,8 @@ pub(crate) struct SimtBackend {
     launch: Launch,
     last_error: LastError,
     memory: Mutex<HashMap<usize, usize>>,
+    /// Sizes of the blocks of pinned host memory, by address.
+    pinned: Mutex<BTreeMap<usize, usize>>,
     used_bytes: AtomicUsize,
     next_handle: AtomicUsize,
     events: Mutex<HashMap<usize, Instant>>,
@@ -79,6 +81,7 @@ impl SimtBackend {
             launch,
             last_error,
             memory: Mutex::default(),
+            pinned: Mutex::default(),
             used_bytes: AtomicUsize::new(0),
             next_handle: AtomicUsize::new(1),
             events: Mutex::default(),
@@ -91,6 +94,10 @@ impl SimtBackend {
 
     fn times(&self) -> MutexGuard<'_, HashMap<usize, Instant>> {
         self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn lock_pinned(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.pinned.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn blocks(&self) -> MutexGuard<'_, HashMap<usize, usize>> {
@@ -225,10 +232,18 @@ impl Backend for SimtBackend {
         }
         // SAFETY: `alloc` gave this many bytes just now. Slabs are handed out as byte slices, so they must be initialised.
         unsafe { std::ptr::write_bytes(address, POISON, size_bytes) };
+        self.lock_pinned().insert(address as usize, size_bytes);
         Ok(address as usize)
     }
 
+    fn reaches_host(&self, address: usize, size_bytes: usize) -> Result<bool> {
+        let pinned = self.lock_pinned();
+        let block = pinned.range(..=address).next_back();
+        Ok(block.is_some_and(|(start, block_bytes)| address + size_bytes <= start + block_bytes))
+    }
+
     unsafe fn free_host(&self, address: usize, size_bytes: usize) -> Result<()> {
+        self.lock_pinned().remove(&address);
         // SAFETY: the caller promises that it came from `allocate_host` with this size.
         unsafe { dealloc(address as *mut u8, heap_layout(size_bytes)?) };
         Ok(())

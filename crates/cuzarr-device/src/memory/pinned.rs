@@ -3,9 +3,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::device::Device;
 use crate::driver::context::{Context, PerDevice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
+use crate::memory::buffer::Buffer;
+use crate::memory::lease::Owner;
 
 /// A block of host memory: pinned, or heap memory for `cpu`.
 pub(crate) struct Block {
@@ -16,6 +19,59 @@ pub(crate) struct Block {
 
 /// Bytes of pinned memory for the tables that kernels read, allowed in addition to the limit that work has set.
 pub(crate) const TABLES_BYTES: usize = 64 << 20;
+
+/// Pinned host memory of a buffer, which is freed when this value is dropped.
+struct PinnedMemory {
+    context: &'static Context,
+    address: usize,
+    size_bytes: usize,
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // SAFETY: `allocate_host` returned the memory, with this size, and no buffer uses it any more. If this fails, the
+        // device is lost, or this is a forked child; then the memory leaks.
+        let _ = unsafe { self.context.backend.free_host(self.address, self.size_bytes) };
+    }
+}
+
+impl Buffer {
+    /// Allocates host memory of zeros that is pinned through `device`: kernels and copies of every GPU reach it. Without
+    /// a GPU, this is ordinary host memory.
+    ///
+    /// # Errors
+    /// `DeviceUnavailable`, and `OutOfMemory` when the system pins no more memory.
+    pub fn pinned(device: Device, size_bytes: usize) -> Result<Buffer> {
+        if device == Device::Cpu || size_bytes == 0 {
+            return Buffer::zeroed(Device::Cpu, size_bytes);
+        }
+        let context = Context::get(device)?;
+        let memory = PinnedMemory { context, address: context.backend.allocate_host(size_bytes)?, size_bytes };
+        // SAFETY: new memory of this size, which no other code knows; it moves into the buffer's owner, initialised.
+        unsafe {
+            std::ptr::write_bytes(memory.address as *mut u8, 0, size_bytes);
+            Ok(Buffer::from_raw(Device::Cpu, memory.address, size_bytes, Box::new(memory)))
+        }
+    }
+
+    /// Whether this is pinned host memory, which kernels of `device` reach.
+    pub(crate) fn is_reached_by(&self, device: Device) -> Result<bool> {
+        if self.device() != Device::Cpu || device == Device::Cpu || self.size_bytes() == 0 {
+            return Ok(false);
+        }
+        Context::get(device)?.backend.reaches_host(self.address(), self.size_bytes())
+    }
+
+    /// This pinned host memory as memory of `device`, whose kernels reach it. `lease` keeps the memory, and others from
+    /// using it.
+    ///
+    /// # Safety
+    /// [`Buffer::is_reached_by`] is true for `device`. While `lease` lives, no other code uses the memory.
+    pub(crate) unsafe fn seen_by(&self, device: Device, lease: Owner) -> Buffer {
+        // SAFETY: the caller promises it.
+        unsafe { Buffer::from_raw(device, self.address(), self.size_bytes(), lease) }
+    }
+}
 
 /// One device's cache of unused blocks of pinned host memory.
 #[derive(Default)]

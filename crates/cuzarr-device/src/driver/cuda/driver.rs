@@ -1,6 +1,6 @@
 //! The CUDA driver, loaded and started at first use.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use crate::driver::backend::Properties;
@@ -117,6 +117,22 @@ impl Driver {
         }
         self.check("cuPointerGetAttribute", code)?;
         Ok(u32::try_from(ordinal).ok())
+    }
+
+    /// Whether the byte of host memory at `address` is pinned, and has the same address on GPUs.
+    pub(super) fn is_pinned(&self, address: usize) -> Result<bool> {
+        let (mut kind, mut on_device): (c_uint, u64) = (0, 0);
+        let attributes: [(*mut c_void, c_int); 2] =
+            [((&raw mut kind).cast(), POINTER_MEMORY_TYPE), ((&raw mut on_device).cast(), POINTER_DEVICE_POINTER)];
+        for (answer, attribute) in attributes {
+            // SAFETY: writes an unsigned int for the first attribute and an address for the second.
+            let code = unsafe { (self.functions.pointer_attribute)(answer, attribute, address as u64) };
+            if code == ERROR_INVALID_VALUE {
+                return Ok(false);
+            }
+            self.check("cuPointerGetAttribute", code)?;
+        }
+        Ok(kind == MEMORY_TYPE_HOST && on_device == address as u64)
     }
 
     pub(super) fn device(&self, ordinal: u32) -> Result<c_int> {

@@ -87,7 +87,11 @@ pub(super) const ATTRIBUTE_CAPABILITY_MAJOR: c_int = 75;
 pub(super) const ATTRIBUTE_CAPABILITY_MINOR: c_int = 76;
 pub(super) const ATTRIBUTE_MEMORY_POOLS: c_int = 115;
 
+pub(super) const POINTER_MEMORY_TYPE: c_int = 2;
+pub(super) const POINTER_DEVICE_POINTER: c_int = 3;
 pub(super) const POINTER_DEVICE_ORDINAL: c_int = 9;
+
+pub(super) const MEMORY_TYPE_HOST: c_uint = 1;
 
 pub(super) const FUNCTION_MAX_THREADS: c_int = 0;
 pub(super) const FUNCTION_SHARED_BYTES: c_int = 1;

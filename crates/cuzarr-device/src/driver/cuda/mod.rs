@@ -197,6 +197,11 @@ impl Backend for CudaBackend {
         call!(self, "cuMemFreeHost", host_free(address as *mut c_void))
     }
 
+    fn reaches_host(&self, address: usize, size_bytes: usize) -> Result<bool> {
+        let last = address + size_bytes.saturating_sub(1);
+        Ok(self.driver.is_pinned(address)? && self.driver.is_pinned(last)?)
+    }
+
     fn create_stream(&self, urgent: bool) -> Result<RawStream> {
         const NON_BLOCKING: c_uint = 1;
         // The driver takes the nearest priority that the GPU has.

@@ -204,7 +204,11 @@ impl DeviceDestination {
         let outs = match outs {
             Outs::Whole(outs) if device != Device::Cpu && outs.iter().any(|out| out.device() == Device::Cpu) => {
                 let spacings = results.iter().map(|(_, spacing)| spacing);
-                Outs::Host(HostOuts::new(call, &outs, spacings, device)?)
+                // Kernels write to pinned results themselves.
+                match outs.iter().map(|out| out.lent_to(device)).collect::<cuzarr_device::Result<Option<Vec<_>>>>()? {
+                    Some(pinned) => Outs::Whole(pinned),
+                    None => Outs::Host(HostOuts::new(call, &outs, spacings, device)?),
+                }
             }
             outs => outs,
         };
