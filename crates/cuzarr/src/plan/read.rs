@@ -157,6 +157,15 @@ impl Spacing {
             _ => Cow::Owned(strides_in(self.order.as_ref(), layout)),
         }
     }
+
+    /// Number of elements side by side in the usual packed chunk that lie side by side along the result's last dimension.
+    pub(crate) fn run(&self) -> u64 {
+        let (layout, strides) = &self.usual;
+        match (strides.last(), layout.packed.axes.last()) {
+            (Some(1), Some(&axis)) => layout.leaf().chunk_shape[axis],
+            _ => 1,
+        }
+    }
 }
 
 fn strides_in(order: Option<&(ChunkOrder, bool)>, layout: &ChunkLayout) -> Vec<isize> {

@@ -53,6 +53,9 @@ const LEAST_SLABS: usize = 2;
 const SERIES_SHARE: u64 = 4;
 /// Number of batches that are fetched at once from a store that serves even one large read at full speed.
 const DIVIDED_LOADING: usize = 4;
+/// Kernels write to pinned memory of the host if runs of neighbouring bytes have at least this size. Shorter writes use the
+/// bus badly.
+const LEAST_RUN_BYTES: u64 = 128;
 /// Maximum number of chunks in a batch. One launch moves all their boxes.
 const BATCH_UNITS: usize = 4096;
 
@@ -174,6 +177,14 @@ struct Scratch {
     is_spare: bool,
 }
 
+/// Whether chunks go to a result in runs of neighbouring bytes that are long enough for kernels to write them over the bus.
+fn in_long_runs(out: &NdBuffer, spacing: &Spacing) -> bool {
+    let (layout, element_bytes) = (out.layout(), out.dtype().size_bytes());
+    let (Some(&extent), Some(&stride)) = (layout.shape().last(), layout.strides().last()) else { return false };
+    let run_bytes = spacing.run().min(extent as u64).saturating_mul(element_bytes as u64);
+    stride == element_bytes as isize && run_bytes >= LEAST_RUN_BYTES
+}
+
 impl DeviceDestination {
     pub(crate) fn new(
         call: &Arc<Context>,
@@ -204,8 +215,11 @@ impl DeviceDestination {
         let outs = match outs {
             Outs::Whole(outs) if device != Device::Cpu && outs.iter().any(|out| out.device() == Device::Cpu) => {
                 let spacings = results.iter().map(|(_, spacing)| spacing);
-                // Kernels write to pinned results themselves.
-                match outs.iter().map(|out| out.lent_to(device)).collect::<cuzarr_device::Result<Option<Vec<_>>>>()? {
+                let pinned = outs.iter().zip(spacings.clone()).map(|(out, spacing)| match in_long_runs(out, spacing) {
+                    true => Ok(out.lent_to(device)?),
+                    false => Ok(None),
+                });
+                match pinned.collect::<Result<Option<Vec<_>>>>()? {
                     Some(pinned) => Outs::Whole(pinned),
                     None => Outs::Host(HostOuts::new(call, &outs, spacings, device)?),
                 }
