@@ -64,7 +64,7 @@ def test_figures_of_the_cookbook_come_from_records() -> None:
         assert measured.markdown().count("`") >= 4
 
 
-# Of each program: a small or odd value of an option with which it runs, and one that it refuses.
+# For each program: an option with a small or odd value that it takes, and an option with a value that it refuses.
 OPTIONS = {
     "weather_training": ("--times=26", "--times=25"),
     "stations": ("--times=1", "--times=0"),
