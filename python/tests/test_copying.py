@@ -22,6 +22,7 @@ from devices import to_host
 import cuzarr
 from cuzarr.errors import (
     BudgetExceededError,
+    ChunkCorruptError,
     ContainsArrayError,
     ContainsGroupError,
     CuzarrUserWarning,
@@ -98,6 +99,15 @@ def test_a_dry_run_tells_and_does_nothing(source: cuzarr.Array, tmp_path: Path) 
     (array,) = plan.to_dict()
     assert array["passes"][0]["objects"] == 8 and "8 objects" in str(plan)
     assert not (tmp_path / "target").exists()
+
+
+def test_copies_of_damaged_chunks_say_how_all_of_them_are_found(source: cuzarr.Array) -> None:
+    values: dict[str, bytes] = {}
+    damaged = cuzarr.create_array(values, data=source[...], chunks=VALUES.shape, compressors=cuzarr.codecs.ZstdCodec())
+    values["c/0/0/0"] = b"damaged"
+    with pytest.raises(ChunkCorruptError) as raised:
+        cuzarr.copy(damaged, {})
+    assert raised.value.hint is not None and "cuzarr validate" in raised.value.hint
 
 
 def test_overlap_existing_targets_and_small_budgets_are_refused(source: cuzarr.Array, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 
 import cuzarr
+from cuzarr._compute.blocks import BlockInfo
+from cuzarr._compute.results import Target
 from cuzarr.errors import (
     BudgetExceededError,
     CuzarrError,
@@ -334,3 +338,75 @@ def test_masked_operands_and_results_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgumentError, match="masked array, whose mask would be lost") as raised:
             call()
         assert raised.value.hint == "fill it first: x.filled(value)"
+
+
+def test_results_are_written_two_at_a_time_and_count_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    values = np.arange(5 << 20, dtype="uint8").reshape(-1, 1 << 10)
+    source = cuzarr.create_array({}, data=values, chunks=(64, 1 << 10), compressors=None)
+    monkeypatch.setattr(cuzarr._core, "region_shape", lambda *arguments: [512, 1 << 10])
+    write, (began, both) = Target.write, (threading.Event(), threading.Event())
+    seen: list[int] = []
+
+    def slow(self: Target, place: BlockInfo, result: Any) -> None:
+        if place.number == 0:
+            began.set()
+            both.wait(30)
+            if broken:
+                raise OSError("full")
+        elif place.number == 1 and began.wait(30):
+            write(self, place, result)
+            both.set()
+            return
+        write(self, place, result)
+
+    def f(block: Any, block_info: BlockInfo) -> Any:
+        seen.append(block_info.number)
+        return block + 1
+
+    monkeypatch.setattr(Target, "write", slow)
+    broken = True
+    with pytest.raises(OSError, match="full"):
+        cuzarr.map_blocks(f, source, out=tmp_path, chunks=(64, 1 << 10), dtype="uint8", resume=True)
+    assert both.is_set(), "the second result is written while the first one is"
+    broken, seen[:] = False, []
+    counts: list[int] = []
+    out = cuzarr.map_blocks(
+        f, source, out=tmp_path, chunks=(64, 1 << 10), dtype="uint8", resume=True, progress=lambda now, _: counts.append(now)
+    )
+    assert seen == list(range(10)), "the second result does not count without the first"
+    assert counts == sorted(counts) and counts[-1] == 10
+    np.testing.assert_array_equal(out[...], values + 1)
+
+
+@pytest.mark.parametrize("work", ["map_blocks", "reduce", "store", "mean", "std", "quantile", "histogram", "cumsum"])
+def test_a_limit_that_is_too_small_is_answered_with_one_that_is_enough(work: str) -> None:
+    rng = np.random.default_rng(5)
+    source = cuzarr.create_array({}, data=rng.normal(size=(600, 700)), chunks=(300, 350))
+
+    def run(limit: int) -> Any:
+        match work:
+            case "map_blocks":
+                return cuzarr.map_blocks(np.negative, source, out={}, memory_limit=limit)[...]
+            case "reduce":
+                return cuzarr.reduce(np.max, np.maximum, source, memory_limit=limit)
+            case "store":
+                return (source * 2 + 1).store({}, memory_limit=limit)[...]
+            case "quantile":
+                return cuzarr.xp.quantile(source * 1, 0.3, axis=0).compute(memory_limit=limit)
+            case "histogram":
+                return cuzarr.xp.histogram(source * 1)[0].compute(memory_limit=limit)
+            case "cumsum":
+                return (source * 1).cumsum(axis=0).store({}, memory_limit=limit)[...]
+            case _:
+                return getattr(source * 1, work)(axis=0).compute(memory_limit=limit)
+
+    limit = 4096
+    for _ in range(3):
+        try:
+            run(limit)
+        except BudgetExceededError as small:
+            found = re.search(r"(?:to at least|limit of) (\d+)", f"{small} {small.hint}")
+            assert found and int(found[1]) > limit, small
+            limit = int(found[1])
+    run(limit)
+    assert 4096 < limit <= 32 << 20

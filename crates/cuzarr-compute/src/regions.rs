@@ -38,6 +38,13 @@ pub(crate) fn limit_for(planned_bytes: u64) -> u64 {
     if planned_bytes <= PLANNED_WHOLE_BYTES { planned_bytes } else { planned_bytes.saturating_add(GAPS_BYTES) }
 }
 
+/// Returns the smallest memory limit with which `planned_bytes` are available, if work plans with `part_bytes` of a limit
+/// of `whole_bytes`.
+pub(crate) fn limit_for_part(planned_bytes: u64, part_bytes: u64, whole_bytes: u64) -> u64 {
+    let needed = u128::from(limit_for(planned_bytes)) * u128::from(whole_bytes.max(1));
+    u64::try_from(needed.div_ceil(u128::from(part_bytes.max(1)))).unwrap_or(u64::MAX)
+}
+
 /// Returns the smallest box that contains all regions.
 pub(crate) fn hull_of(regions: &[Region]) -> Region {
     let Some((first, others)) = regions.split_first() else {
@@ -55,7 +62,7 @@ pub(crate) fn hull_of(regions: &[Region]) -> Region {
 }
 
 /// Divides `shape` into regions in C order: boxes of whole `unit`s (chunks, or stored objects). Each region is as large
-/// as `limit_bytes` allows; `cost` gives the bytes that work on a region needs. Regions grow along the last dimension
+/// as `limit_bytes` allows; `cost` gives the bytes that work on a region needs, and `needed` the memory limit for this many bytes. Regions grow along the last dimension
 /// first, so that each is nearly one contiguous piece of the array. They do not grow beyond `enough_bytes`, so that
 /// several can be in progress at the same time.
 ///
@@ -67,19 +74,21 @@ pub(crate) fn regions(
     cost: &dyn Fn(&[u64]) -> u64,
     limit_bytes: u64,
     enough_bytes: u64,
+    needed: &dyn Fn(u64) -> u64,
 ) -> Result<Vec<Region>> {
     if shape.contains(&0) {
         return Ok(Vec::new());
     }
     let clip = |extent: &[u64]| -> Vec<u64> { extent.iter().zip(shape).map(|(&own, &whole)| own.min(whole)).collect() };
     let mut extent = clip(unit);
-    if cost(&extent) > limit_bytes {
+    let least = cost(&extent);
+    if least > limit_bytes {
         let message = format!(
-            "work on one chunk of shape {extent:?} takes {} bytes at once, the memory limit leaves {limit_bytes}",
-            cost(&extent)
+            "work on one chunk of shape {extent:?} takes {least} bytes at once, the memory limit leaves {limit_bytes}"
         );
-        return Err(Error::new(ErrorKind::BudgetExceeded, message)
-            .with_hint("raise `memory_limit`, or store smaller chunks or shards"));
+        let hint =
+            format!("raise `memory_limit` to at least {} bytes, or store smaller chunks or shards", needed(least));
+        return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
     }
     let allowed = limit_bytes.min(enough_bytes);
     for axis in (0..shape.len()).rev() {
@@ -141,7 +150,7 @@ mod tests {
             (vec![5], vec![2], 2),
             (vec![4, 3, 9], vec![1, 3, 2], 20),
         ] {
-            let regions = regions(&shape, &unit, &bytes, limit, limit).unwrap();
+            let regions = regions(&shape, &unit, &bytes, limit, limit, &|least| least).unwrap();
             let covered: u64 = regions.iter().map(|region| bytes(&region.extent)).sum();
             assert_eq!(covered, bytes(&shape));
             for region in &regions {
@@ -169,11 +178,12 @@ mod tests {
 
     #[test]
     fn a_unit_that_does_not_fit_is_an_error_that_says_what_it_takes() {
-        let error = regions(&[100], &[50], &bytes, 49, 49).unwrap_err();
+        let error = regions(&[100], &[50], &bytes, 49, 49, &|least| 2 * least).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BudgetExceeded);
         assert!(error.message().contains("takes 50 bytes"), "{error}");
-        assert!(regions(&[0, 5], &[1, 1], &bytes, 0, 0).unwrap().is_empty());
-        assert_eq!(regions(&[], &[], &bytes, 1, 1).unwrap().len(), 1);
+        assert!(error.hint().is_some_and(|hint| hint.contains("at least 100 bytes")), "{error}");
+        assert!(regions(&[0, 5], &[1, 1], &bytes, 0, 0, &|least| least).unwrap().is_empty());
+        assert_eq!(regions(&[], &[], &bytes, 1, 1, &|least| least).unwrap().len(), 1);
     }
 
     #[test]

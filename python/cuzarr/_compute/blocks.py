@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,10 +24,11 @@ from cuzarr._memory.box import Box
 from cuzarr.errors import BudgetExceededError, InvalidArgumentError, MemorySpaceError, ShapeMismatchError, UnsupportedError
 from cuzarr.storage import StorePath
 
-# A write begins and ends with work that not all threads share, which another write fills.
+# Number of results that are written at a time, if blocks need not be smaller for it. A write begins and ends with work that not all threads
+# share, which another write fills.
 _WRITTEN_AT_ONCE = 2
-# Default memory limit in bytes, if neither the caller nor the configuration sets one.
-_DEFAULT_LIMIT = 1 << 30
+# Default memory limit in bytes, if neither the caller nor the configuration sets one: that of the engine.
+_DEFAULT_LIMIT = 4 << 30
 
 
 def regular_shards(array: Any) -> tuple[int, ...] | None:
@@ -202,20 +204,33 @@ class Sources:
         return joint_names(tuple(self._in_stores), len(self.shape))
 
     def region(self, unit: Sequence[int], result_bytes: int, limit: int) -> tuple[list[int], int]:
-        """Chooses the shape of the blocks that are computed one by one: multiples of ``unit`` within the memory limit, with few chunks read
-        twice. Also returns how many results can be written at a time."""
+        """Chooses the shape of the blocks that are computed one by one: multiples of ``unit`` within ``limit``, half of the memory
+        limit, with few chunks read twice. Also returns how many results are written at a time."""
         grids = [array.metadata._inner_chunks for array in self._in_stores if array.shape == self.shape]
+        read_bytes = sum(array.dtype.itemsize for array in self._in_stores)
+        moved_bytes = read_bytes + result_bytes
+
+        def held_bytes(written: int) -> int:
+            # Two blocks of each array (one is read while the other is processed), a result, and those that are written.
+            return 2 * read_bytes + (1 + written) * result_bytes
 
         def shape(written: int) -> list[int]:
-            # Memory for two blocks of each array (one is read while the other is processed), for a result and for those that are written.
-            item_bytes = 2 * sum(array.dtype.itemsize for array in self._in_stores) + (1 + written) * result_bytes
-            return _core.region_shape(self.shape, item_bytes, list(unit), grids, limit)
+            most = limit * moved_bytes // max(held_bytes(written), 1)
+            return _core.region_shape(self.shape, moved_bytes, list(unit), grids, most)
 
+        least = math.prod(min(own, whole) for own, whole in zip(unit, self.shape, strict=True)) * held_bytes(1)
+        if least > limit:
+            message = f"blocks of shape {tuple(unit)} take {least} bytes at once, the memory limit leaves {limit} for them"
+            raise BudgetExceededError(
+                message, hint=f"raise `memory_limit` to at least {2 * least} bytes, or write smaller chunks or shards"
+            )
         with refusing("chunks"):
+            alone = shape(1)
             try:
-                return shape(_WRITTEN_AT_ONCE), _WRITTEN_AT_ONCE
+                at_once = _WRITTEN_AT_ONCE if shape(_WRITTEN_AT_ONCE) == alone else 1
             except BudgetExceededError:
-                return shape(1), 1
+                at_once = 1
+            return alone, at_once
 
     def refuse_overlap(self, out: Any) -> None:
         """Refuses to write to ``out`` if it is one of the input arrays, lies inside of one, or contains one."""
@@ -311,9 +326,9 @@ def _takes_block_info(f: Callable[..., Any]) -> bool:
         return False
 
 
-def memory_limit_bytes(asked: int | str | None) -> int:
+def memory_limit_bytes(asked: int | str | None, default: int = _DEFAULT_LIMIT) -> int:
     """The memory limit in bytes of a call that works block by block: the given one, else the configured one, else the default."""
-    return parse_size(asked) or config.get("memory_limit") or _DEFAULT_LIMIT
+    return parse_size(asked) or config.get("memory_limit") or default
 
 
 def _name(f: Any) -> str:

@@ -157,8 +157,8 @@ def map_blocks(
     if chunks is None and sources.stored.shape == shape and out is not None:
         chunks, shards = sources.stored.metadata._inner_chunks, shards or regular_shards(sources.stored)
     target = Target(out, shape, dtype, sources, (chunks, shards), resume, kwargs, sources.names)
-    limit = memory_limit_bytes(memory_limit)
-    region, at_once = sources.region(target.unit or sources.chunks(), target.item_bytes, limit // 2)
+    limit = memory_limit_bytes(memory_limit) // 2
+    region, at_once = sources.region(target.unit or sources.chunks(), target.item_bytes, limit)
     blocks = cut(shape, region, halo)
     if not blocks:
         with target.finishing():
@@ -171,16 +171,16 @@ def map_blocks(
 
     if client is not None:
         _workers.check(client, sources.device, sources.places(), target.place())
-        workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit // 2)
+        workers = cluster.Cluster(client, "map_blocks", functools.partial(_block, f, sources), limit)
         with target.finishing():
             if target.array is None:
                 target.open(np.empty((), workers.type_of(blocks[0]) if dtype is None else element_type(dtype)))
             workers.write(target, blocks, written)
         return target.array
     watch, origin = _core.Watch(), sources.origin([f, halo]) if resume else None
-    with target.finishing(), Results(target, blocks[0].shape, origin, limit // 2, at_once, watch, written) as results:
+    with target.finishing(), Results(target, blocks[0].shape, origin, limit, at_once, watch, written) as results:
         left = blocks[results.finished :]
-        with ReadAhead(sources, left, limit // 2, watch) as reader:
+        with ReadAhead(sources, left, limit, watch) as reader:
             for block in left:
                 results.put(block, _computed(f, block, reader.take()))
     return target.array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,9 +245,7 @@ class Results:
         self._writer = ThreadPoolExecutor(at_once, "cuzarr-write")
         self._writing: deque[Future[None]] = deque()
         self._look_back()
-        self._count = self._next = self.finished
-        self._early: set[int] = set()
-        self._lock = threading.Lock()
+        self._count = self.finished
 
     @property
     def finished(self) -> int:
@@ -289,7 +286,8 @@ class Results:
         self._look_back()
         taken = self._target.take(place, result)
         self._wait(self._at_once - 1)
-        self._writing.append(self._writer.submit(self._write, place, taken))
+        before = self._writing[-1] if self._writing else None
+        self._writing.append(self._writer.submit(self._write, place, taken, before))
 
     def _wait(self, most: int) -> None:
         """Waits until at most ``most`` results are left to write."""
@@ -298,17 +296,11 @@ class Results:
             self._count += 1
             self._hears(self._count)
 
-    def _write(self, place: BlockInfo, result: Any) -> None:
+    def _write(self, place: BlockInfo, result: Any, before: Future[None] | None) -> None:
         with config.local({"memory_limit": self._limit}), self._watch:
             self._target.write(place, result)
             if self._noted:
-                self._note(self._noted, place.number)
-
-    def _note(self, noted: _core.Checkpoint, number: int) -> None:
-        """Notes how many results are written, without those behind a result that is not."""
-        with self._lock:
-            self._early.add(number)
-            while self._next in self._early:
-                self._early.remove(self._next)
-                self._next += 1
-                noted.note(self._next)
+                # A result counts as finished when those before it are.
+                if before is not None:
+                    before.result()
+                self._noted.note(place.number + 1)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 # Largest number of bytes that one call reads, because the first batches wait for the first call.
 _GROUP_BYTES = 512 << 20
 
+# Default memory limit in bytes, if neither the caller nor the configuration sets one: a part of the host's memory for each worker.
+_DEFAULT_LIMIT = 1 << 30
+
 # If samples lie inside chunks, at least this many chunks are mixed.
 _LEAST_MIXED = 8
 
@@ -71,7 +74,7 @@ class SampleDataset(EpochDataset):
         source.check(self._library(source.device))
         self.size, self.prefetch = whole(size, "size", 1), whole(prefetch, "prefetch", 1)
         self.shuffle, self.seed, self.drop_last = bool(shuffle), whole(seed, "seed", 0), bool(drop_last)
-        self.memory_limit: int = memory_limit_bytes(memory_limit)
+        self.memory_limit: int = memory_limit_bytes(memory_limit, _DEFAULT_LIMIT)
         self.transform, self.positions = transform, bool(positions)
         self._counts: Counts | None = None
         self._weights: Floats | None = None

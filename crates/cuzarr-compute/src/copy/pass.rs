@@ -147,9 +147,9 @@ impl Pass {
         regions: impl Iterator<Item = Result<(Region, T)>>,
         mut done: impl FnMut(&Region, T) -> Result<()>,
     ) -> Result<()> {
-        let read = |(region, _): &(Region, T)| in_flight(|| self.read(region)).at(|| region.to_string());
+        let read = |(region, _): &(Region, T)| of_region(region, in_flight(|| self.read(region)));
         relay(&self.source.options().cancellation, regions, 1, read, |(region, note), elements| {
-            self.write(&region, elements).at(|| region.to_string())?;
+            of_region(&region, self.write(&region, elements))?;
             done(&region, note)
         })
     }
@@ -159,7 +159,7 @@ impl Pass {
     /// # Errors
     /// Those of [`Pass::run`].
     pub(super) fn copy(&self, region: &Region) -> Result<()> {
-        self.read(region).and_then(|elements| self.write(region, elements)).at(|| region.to_string())
+        of_region(region, self.read(region).and_then(|elements| self.write(region, elements)))
     }
 
     /// Reads the source elements that a region of the target needs.
@@ -265,6 +265,18 @@ pub fn copy_region(
     let _within = within(source.device(), memory_limit_bytes);
     let regions = Regions::new(target.shape(), target.metadata().chunk_grid().chunk_shape().to_vec())?;
     Pass { shrink, select, ..Pass::new(source, target, regions, 0, 1.0) }.copy(region)
+}
+
+/// Names the region in an error of its copy, and says what helps.
+fn of_region<T>(region: &Region, outcome: Result<T>) -> Result<T> {
+    outcome.at(|| region.to_string()).map_err(|error| match error.kind() {
+        ErrorKind::BudgetExceeded => error
+            .with_hint("raise `memory_limit`: half of it is for each chunk's read and write; or store smaller chunks"),
+        ErrorKind::ChunkCorrupt if error.hint().is_none() => {
+            error.with_hint("the command `cuzarr validate` lists all damaged chunks of the source")
+        }
+        _ => error,
+    })
 }
 
 /// Returns the selection of source elements that a region of the copy is made from, if the copy selects `axes`.

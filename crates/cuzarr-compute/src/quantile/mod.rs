@@ -20,7 +20,7 @@ use crate::expression::{Expr, Summary, axes_argument};
 use crate::options::ComputeOptions;
 use crate::reduce::view::View;
 use crate::reduce::{kept_shape, sorted_axes};
-use crate::regions::{memory_shape, regions};
+use crate::regions::{limit_for_part, memory_shape, regions};
 use crate::stream::{Job, REGIONS_SHARE, deliver, for_each_region};
 use cuzarr::plan::Region;
 use cuzarr::{Error, ErrorKind, Result};
@@ -128,7 +128,11 @@ impl Summary for Quantile {
                         let tables = room.tables(outputs(extent), bits) as f64 / room.tables_bytes as f64;
                         job.bytes(&over(extent, &unit)).max((tables * share as f64) as u64)
                     };
-                    for tile in regions(of.shape(), &columns, &cost, share, share)? {
+                    let needed = |least: u64| {
+                        let least = least.saturating_mul(REGIONS_SHARE);
+                        limit_for_part(least, room.regions_bytes, options.memory_limit_bytes)
+                    };
+                    for tile in regions(of.shape(), &columns, &cost, share, share, &needed)? {
                         job.part = tile;
                         let chosen = self.of_regions(&axes, &unit, &mut job, &room, bits)?;
                         put(&job.part, &chosen)?;

@@ -13,7 +13,7 @@ use crate::expression::{Expr, Flat, Running, Summary, View};
 use crate::options::ComputeOptions;
 use crate::program::{Input, Processor, Program, lower};
 use crate::progress::Meter;
-use crate::regions::{hull_of, memory_shape, operand_region, plannable_bytes, regions};
+use crate::regions::{hull_of, limit_for_part, memory_shape, operand_region, plannable_bytes, regions};
 use cuzarr::Order;
 use cuzarr::internal::run::{Behind, walk};
 use cuzarr::plan::{Explanation, Region, Selection};
@@ -41,7 +41,7 @@ const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Largest useful total size in bytes of regions that are read in order by one pipeline.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
-/// Number of results that are written to a store at a time, if the memory limit allows it. A write begins and ends with work that not all threads share,
+/// Number of results that are written to a store at a time, if regions need not be smaller for it. A write begins and ends with work that not all threads share,
 /// which the next write fills.
 const WRITTEN_AT_ONCE: usize = 2;
 
@@ -252,16 +252,23 @@ impl<'a> Job<'a> {
     /// # Errors
     /// Those of [`Job::regions`].
     pub(crate) fn regions_of_passes(&mut self, unit: Vec<u64>, limit_bytes: u64, passes: u64) -> Result<Vec<Region>> {
-        let limit_bytes = plannable_bytes(limit_bytes);
-        if self.written_at_once > 1 && self.divided(&unit, limit_bytes).is_err() {
-            self.written_at_once = 1;
-        }
-        let (regions, ahead) = self.divided(&unit, limit_bytes)?;
+        let found = self.divided(&unit, limit_bytes);
+        let is_enough =
+            |regions: &[Region]| self.divided(&unit, u64::MAX).is_ok_and(|(most, _)| most.len() == regions.len());
+        let (regions, ahead) = match found {
+            Ok((regions, ahead)) if self.written_at_once <= 1 || is_enough(&regions) => (regions, ahead),
+            _ => {
+                self.written_at_once = self.written_at_once.min(1);
+                self.divided(&unit, limit_bytes)?
+            }
+        };
         let regions = self.in_order(regions);
         let most = regions.iter().map(|region| self.cost(&unit, &region.extent, ahead)).max().unwrap_or(0);
-        let share = if ahead == 1 { limit_bytes / REGIONS_SHARE } else { most.min(limit_bytes / SHORT_REGIONS_SHARE) };
+        let planned_bytes = plannable_bytes(limit_bytes);
+        let share =
+            if ahead == 1 { planned_bytes / REGIONS_SHARE } else { most.min(planned_bytes / SHORT_REGIONS_SHARE) };
         self.ahead = ahead as usize;
-        self.leave_for_reading(limit_bytes - share);
+        self.leave_for_reading(planned_bytes - share);
         if let Some(meter) = &self.meter {
             let bytes = regions.iter().map(|region| self.bytes_read(&region.extent)).fold(0, u64::saturating_add);
             meter.expect(passes * regions.len() as u64, 0, bytes.saturating_mul(passes));
@@ -279,14 +286,12 @@ impl<'a> Job<'a> {
 
     /// Divides the result into regions of `unit`s. Returns them and the number of regions to read ahead.
     fn divided(&self, unit: &[u64], limit_bytes: u64) -> Result<(Vec<Region>, u64)> {
+        let planned_bytes = plannable_bytes(limit_bytes);
         let cut = |ahead: u64, share: u64, enough_bytes: u64| {
-            regions(
-                &self.part.extent,
-                unit,
-                &|extent| self.cost(unit, extent, ahead),
-                limit_bytes / share,
-                enough_bytes,
-            )
+            let cost = |extent: &[u64]| self.cost(unit, extent, ahead);
+            let needed =
+                |least: u64| limit_for_part(least.saturating_mul(share), limit_bytes, self.options.memory_limit_bytes);
+            regions(&self.part.extent, unit, &cost, planned_bytes / share, enough_bytes, &needed)
         };
         let in_turn = || {
             // The choice is the same on every device, since results depend on the regions.

@@ -91,7 +91,8 @@ impl Memory {
 /// The error for a reservation that exceeds the limit even when no other call runs.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
-    Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise `memory_limit`, or store smaller chunks")
+    let hint = format!("raise `memory_limit` to at least {bytes} bytes, or store smaller chunks");
+    Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint)
 }
 
 impl Bytes {

@@ -287,11 +287,15 @@ mod tests {
         let write = |item: &usize, made: usize| {
             most.fetch_max(writing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             // Items with even numbers end after the item behind them.
-            std::thread::sleep(std::time::Duration::from_millis(if item % 2 == 0 { 6 } else { 1 }));
+            std::thread::sleep(std::time::Duration::from_millis(if item.is_multiple_of(2) { 6 } else { 1 }));
             writing.fetch_sub(1, Ordering::SeqCst);
             Ok(made * 10)
         };
-        let behind = Behind { at_once: 2, write, done: |item, made| Ok(done.push((item, made))) };
+        let note = |item, made| {
+            done.push((item, made));
+            Ok(())
+        };
+        let behind = Behind { at_once: 2, write, done: note };
         behind.run(&CancellationToken::new(), |hand_on| (0..40).try_for_each(|item| hand_on(item, item))).unwrap();
         assert_eq!(done, (0..40).map(|item| (item, item * 10)).collect::<Vec<_>>());
         assert_eq!(most.load(Ordering::SeqCst), 2);
@@ -306,7 +310,11 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(if *item == failing { 5 } else { 0 }));
                 if *item == failing { Err(failure("write")) } else { Ok(()) }
             };
-            let behind = Behind { at_once: 3, write, done: |item: usize, ()| Ok(done.push(item)) };
+            let note = |item: usize, ()| {
+                done.push(item);
+                Ok(())
+            };
+            let behind = Behind { at_once: 3, write, done: note };
             let outcome =
                 behind.run(&CancellationToken::new(), |hand_on| (0..100).try_for_each(|item| hand_on(item, ())));
             assert_eq!(outcome.unwrap_err().message(), "write");
