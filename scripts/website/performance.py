@@ -308,6 +308,21 @@ def threads() -> Section:
     )  # fmt: skip
 
 
+def ranks() -> Section:
+    codecs = {"none": "uncompressed", "blosc-lz4": "Blosc LZ4", "zstd": "zstd 3"}
+    rows = [row for row in _rows(gather.records("nvidia-h200", "ranks")["2026-11-30-ranks-221516"]) if row["threads"] == 16]
+    table: list[tuple[Any, ...]] = [(f"{row['ranks']} GPUs", *(_number(row[codec]) for codec in codecs)) for row in rows]
+    chart = Chart(
+        "ranks", "GB/s of array into the memory of all GPUs together, chunks of 1 MiB", tuple(row[0] for row in table),
+        {name: tuple(row[1 + number] for row in table) for number, name in enumerate(codecs.values())},
+    )  # fmt: skip
+    return Section(
+        "Several GPUs of one host", "Each rank reads 2 GiB of float32 of its own, from files in memory, with 16 threads. All begin together.",
+        ("ranks", *codecs.values()), table,
+        "python bench/ranks.py --ranks 1 2 4 --gib 2 --threads 4 8 16 --repeat 3 --folder /dev/shm", ("nvidia-h200: 2026-11-30-ranks-221516",), chart,
+    )  # fmt: skip
+
+
 @cache
 def sections() -> tuple[Section, ...]:
     """The parts of the page, in order."""
@@ -315,6 +330,7 @@ def sections() -> tuple[Section, ...]:
         reading(),
         chunk_sizes(),
         threads(),
+        ranks(),
         host(),
         writing(),
         encoding(),
