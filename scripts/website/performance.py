@@ -6,7 +6,7 @@ import math
 import pathlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -25,6 +25,7 @@ CODECS = {
     "blosc-zstd-bitshuffle": "Blosc zstd, bitshuffle",
     "gzip5": "gzip 5",
 }
+CODECS_OF_RANKS = {"none": "uncompressed", "blosc-lz4": "Blosc LZ4", "zstd": "zstd 3"}
 
 
 @dataclass
@@ -293,32 +294,36 @@ def chunk_sizes() -> Section:
     )  # fmt: skip
 
 
+def _of_ranks(anchor: str, title: str, record: str, label: Callable[[Any], str | None]) -> tuple[list[tuple[Any, ...]], Chart]:
+    """The table and the chart of those rows of a record of `bench/ranks.py` that have a label."""
+    rows = _rows(gather.records("nvidia-h200", "ranks")[record])
+    table = [(name, *(_number(row[codec]) for codec in CODECS_OF_RANKS)) for row in rows if (name := label(row))]
+    bars = {name: tuple(row[1 + number] for row in table) for number, name in enumerate(CODECS_OF_RANKS.values())}
+    return table, Chart(anchor, title, tuple(row[0] for row in table), bars)
+
+
 def threads() -> Section:
-    codecs = {"none": "uncompressed", "blosc-lz4": "Blosc LZ4", "zstd": "zstd 3"}
-    rows = _rows(gather.records("nvidia-h200", "ranks")["2026-11-30-ranks"])
-    table: list[tuple[Any, ...]] = [(f"{row['threads']} threads", *(_number(row[codec]) for codec in codecs)) for row in rows]
-    chart = Chart(
-        "threads", "GB/s of array into the memory of one H200, chunks of 1 MiB", tuple(row[0] for row in table),
-        {name: tuple(row[1 + number] for row in table) for number, name in enumerate(codecs.values())},
-    )  # fmt: skip
+    table, chart = _of_ranks(
+        "threads",
+        "GB/s of array into the memory of one H200, chunks of 1 MiB",
+        "2026-11-30-ranks",
+        lambda row: f"{row['threads']} threads",
+    )
     return Section(
         "Threads", "2 GiB of float32 are read whole by one process, from files in memory, with a part of the 16 cores.",
-        ("`threading.max_workers`", *codecs.values()), table,
+        ("`threading.max_workers`", *CODECS_OF_RANKS.values()), table,
         "python bench/ranks.py --ranks 1 --gib 2 --threads 2 4 8 16 --repeat 4 --folder /dev/shm", ("nvidia-h200: 2026-11-30-ranks",), chart,
     )  # fmt: skip
 
 
 def ranks() -> Section:
-    codecs = {"none": "uncompressed", "blosc-lz4": "Blosc LZ4", "zstd": "zstd 3"}
-    rows = [row for row in _rows(gather.records("nvidia-h200", "ranks")["2026-11-30-ranks-221516"]) if row["threads"] == 16]
-    table: list[tuple[Any, ...]] = [(f"{row['ranks']} GPUs", *(_number(row[codec]) for codec in codecs)) for row in rows]
-    chart = Chart(
-        "ranks", "GB/s of array into the memory of all GPUs together, chunks of 1 MiB", tuple(row[0] for row in table),
-        {name: tuple(row[1 + number] for row in table) for number, name in enumerate(codecs.values())},
+    table, chart = _of_ranks(
+        "ranks", "GB/s of array into the memory of all GPUs together, chunks of 1 MiB", "2026-11-30-ranks-221516",
+        lambda row: f"{row['ranks']} GPUs" if row["threads"] == 16 else None,
     )  # fmt: skip
     return Section(
         "Several GPUs of one host", "Each rank reads 2 GiB of float32 of its own, from files in memory, with 16 threads. All begin together.",
-        ("ranks", *codecs.values()), table,
+        ("ranks", *CODECS_OF_RANKS.values()), table,
         "python bench/ranks.py --ranks 1 2 4 --gib 2 --threads 4 8 16 --repeat 3 --folder /dev/shm", ("nvidia-h200: 2026-11-30-ranks-221516",), chart,
     )  # fmt: skip
 
