@@ -16,7 +16,7 @@ from cuzarr._memory.foreign import numpy_view
 from cuzarr._operators.dispatch import Lazy
 from cuzarr._progress import listener
 from cuzarr.errors import UnsupportedError
-from cuzarr.storage import GpuMemoryStore, LocalStore, MemoryStore, StorePath, ZipStore
+from cuzarr.storage import StorePath
 
 Settings = tuple[str, int, int]
 """The device that workers compute on, the memory limit of a task in bytes, and the number of threads."""
@@ -159,7 +159,7 @@ def places(expression: Any) -> list[StorePath]:
 
 def are_near(expression: Any) -> bool:
     """Whether all stored arrays that a plan reads are on this machine, so that asking for their metadata is no request to a server."""
-    return all(isinstance(place.store, LocalStore | MemoryStore | GpuMemoryStore | ZipStore) for place in places(expression))
+    return all(place.store._is_near for place in places(expression))
 
 
 # Functions that tasks call, in the process of a worker. `cluster` configures their memory limit.

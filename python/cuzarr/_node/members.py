@@ -23,7 +23,7 @@ from cuzarr.errors import (
     UnsupportedError,
     UnsupportedFeatureError,
 )
-from cuzarr.storage import LocalStore, MemoryStore, StorePath, normalize_path
+from cuzarr.storage import StorePath, normalize_path
 
 UNREADABLE = (MetadataValidationError, UnknownCodecError, DataTypeValidationError, UnsupportedFeatureError, UnsupportedError)
 """Types of errors that concern one array or group only, because cuzarr cannot use the metadata document of that node."""
@@ -75,18 +75,13 @@ def near_name(place: StorePath, group: GroupMetadata, path: str) -> str | None:
     return did_you_mean(name, _names_beside(place, group, name))
 
 
-def _is_near(place: StorePath) -> bool:
-    """Whether members can be listed without requests to a server."""
-    return isinstance(place.store, LocalStore | MemoryStore)
-
-
 def _names_beside(place: StorePath, group: GroupMetadata, path: str) -> list[str]:
     """The paths of the arrays and groups near a wrong path, from which a hint suggests the most similar one. Empty if finding them would
     need requests to a remote store."""
     consolidated = group.consolidated_metadata
     if consolidated is not None:
         return list(consolidated.flattened_metadata)
-    if not _is_near(place):
+    if not place.store._is_near:
         return []
     parent, slash, _ = path.rpartition("/")
     return [parent + slash + name for name in place.store.list_dir((place / parent).path)]
@@ -207,7 +202,7 @@ def noted(group: GroupMetadata, name: str, node: AnyNodeMetadata | None) -> Grou
 
 def near_tree(place: StorePath, group: GroupMetadata) -> Tree | CuzarrError | None:
     """Draws the first members of a group; ``None`` if this needs requests to a server. If they cannot be listed, the result is the error."""
-    if group.consolidated_metadata is None and not _is_near(place):
+    if group.consolidated_metadata is None and not place.store._is_near:
         return None
     try:
         return tree(f"/{place.path}", walk(place, group, None, most=_MOST_DRAWN + 1), _MOST_DRAWN, plain=False)

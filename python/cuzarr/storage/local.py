@@ -38,6 +38,8 @@ class LocalStore(Store):
     (b'bytes', ['a/b'])
     """
 
+    _is_near = True
+
     def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
         if not isinstance(root, str | os.PathLike):
             raise TypeError(f"root is {root!r}, expected a path")

@@ -37,6 +37,8 @@ class MemoryStore(Store):
     ['a']
     """
 
+    _is_near = True
+
     _url: str | None = None
 
     def __init__(self, store_dict: MutableMapping[str, Any] | None = None, *, read_only: bool = False) -> None:
@@ -130,6 +132,8 @@ class GpuMemoryStore(Store):
     >>> store.list()
     ['a']
     """
+
+    _is_near = True
 
     def __init__(
         self,

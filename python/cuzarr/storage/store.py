@@ -107,6 +107,9 @@ class Store:
     supports_listing = True
     supports_consolidated_metadata = True
 
+    _is_near: ClassVar[bool] = False
+    """Whether values are on this machine, so that listing them and reading documents sends no request to a server."""
+
     _in_zarr_form: ClassVar[Callable[[Store], Any]]
     """Converts a store to its zarr-python form. The module that knows all kinds of stores sets this function."""
 

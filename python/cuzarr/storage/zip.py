@@ -63,6 +63,8 @@ class ZipStore(Store):
     b'bytes'
     """
 
+    _is_near = True
+
     def __init__(
         self,
         path: Path | str,
