@@ -62,9 +62,9 @@ pub(crate) fn hull_of(regions: &[Region]) -> Region {
 }
 
 /// Divides `shape` into regions in C order: boxes of whole `unit`s (chunks, or stored objects). Each region is as large
-/// as `limit_bytes` allows; `cost` gives the bytes that work on a region needs, and `needed` the memory limit for this many bytes. Regions grow along the last dimension
-/// first, so that each is nearly one contiguous piece of the array. They do not grow beyond `enough_bytes`, so that
-/// several can be in progress at the same time.
+/// as `limit_bytes` allows; `cost` gives the bytes that work on a region needs, and `needed` the memory limit for so many
+/// bytes. Regions grow along the last dimension first, so that each is nearly one contiguous piece of the array. They do
+/// not grow beyond `enough_bytes`, so that several can be in progress at the same time.
 ///
 /// # Errors
 /// `BudgetExceeded` when one unit takes more than the limit.

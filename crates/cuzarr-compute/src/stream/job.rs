@@ -41,8 +41,8 @@ const IN_TURN: [(u64, u64); 3] = [(3, 8), (3, 4), (1, REGIONS_SHARE)];
 /// Largest useful total size in bytes of regions that are read in order by one pipeline.
 const ENOUGH_IN_TURN_BYTES: u64 = 512 << 20;
 
-/// Number of results that are written to a store at a time, if regions need not be smaller for it. A write begins and ends with work that not all threads share,
-/// which the next write fills.
+/// Number of results that are written to a store at a time, if regions need not be smaller for it. A write begins and
+/// ends with work that not all threads share; another write fills the gaps.
 const WRITTEN_AT_ONCE: usize = 2;
 
 type BesideRegion = dyn Fn(&[u64]) -> u64 + Send + Sync;
