@@ -25,12 +25,18 @@ const RATIO: f64 = 1.8;
 const DEVICE_BATCH_S: f64 = 0.05e-3;
 const HOST_FRAME_S: f64 = 0.02e-3;
 const HOST_BATCH_S: f64 = 0.2e-3;
-/// Seconds before the first decoded chunk of a read is back in host memory, beside the time of its decoder. Below it are
-/// the GB/s at which each thread, and all threads of the measured machine together, fetch chunks for the device and take
-/// decoded ones to their place; then those at which they take elements to the device and store frames. They were
-/// measured on one H200 by `bench/accelerator.py`.
-const RETURN_S: f64 = 1.5e-3;
-const PLACED_GB_S: (f64, f64) = (1.2, 15.0);
+/// Reads into host memory, fitted to those of one H200 (`bench/accelerator.py`, records `30-accelerator`,
+/// `30-accelerator-223407` and `30-accelerator-224914`). On the device: seconds beside its decoder and the way of the elements,
+/// always, and for filling and draining that way, which short reads do in part. On the host: seconds beside the decoders,
+/// and the share of their speed that is left, as frames and elements are not in the threads' caches.
+const RETURN_S: f64 = 1.0e-3;
+const FILL_S: f64 = 0.3e-3;
+const FILL_GB: f64 = 0.0168;
+const HOST_READ_S: f64 = 0.3e-3;
+const HOST_SHARE: f64 = 0.6;
+/// The GB/s at which each thread, and all threads of the measured machine together, fetch chunks for the device and take
+/// decoded ones to their place; then those at which they take elements to the device and store frames.
+const PLACED_GB_S: (f64, f64) = (2.6, 15.0);
 const STAGED_GB_S: (f64, f64) = (0.8, 9.5);
 /// A device decodes for the host if its time is expected to be below this share of the host's time.
 const SURE: f64 = 0.9;
@@ -127,14 +133,17 @@ impl Costs {
     ) -> Offload {
         let chunks = chunks.max(1) as f64;
         let threads = chunks.min(load.threads.max(1) as f64);
-        let placed_s = chunks * chunk_bytes as f64 / 1e9 / by_threads(PLACED_GB_S, load.threads);
-        let (mut host_s, mut decoded_s) = (0.0, 0.0);
+        let chunk_gb = chunk_bytes as f64 / 1e9;
+        let placed_s = chunks * chunk_gb / by_threads(PLACED_GB_S, load.threads);
+        let filled_s = FILL_S * (chunks * chunk_gb / FILL_GB).min(1.0);
+        let rounds = (chunks / threads).ceil();
+        let (mut host_s, mut decoded_s) = (HOST_READ_S, 0.0);
         for (speeds, frame_bytes) in frames {
             let gigabytes = frame_bytes.max(1) as f64 / 1e9;
-            host_s += (chunks / threads).ceil() * gigabytes / thread_gb_s(speeds, threads).0;
+            host_s += rounds * gigabytes / (HOST_SHARE * thread_gb_s(speeds, threads).0);
             decoded_s += chunks * gigabytes / self.estimate(speeds, frame_bytes, load).device_gb_s;
         }
-        Offload { host_s, device_s: RETURN_S + decoded_s.max(placed_s) }
+        Offload { host_s, device_s: RETURN_S + filled_s + decoded_s.max(placed_s) }
     }
 
     /// Why the host should run this pass for each chunk of a load; `None` if kernels should run it.

@@ -249,7 +249,9 @@ fn an_accelerator_takes_chunks_that_kernels_decode_whole() {
     let zstd = json!([{"name": "zstd", "configuration": {"level": 3}}]);
     let (route, saved_s) = placed(&zstd, 512).unwrap();
     assert!(route == "kernels" && saved_s > 0.02, "{route} {saved_s}");
-    assert_eq!(placed(&zstd, 1).unwrap(), ("kernels", 0.0), "one chunk is decoded sooner by a thread");
+    let lz4 = json!([{"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}]);
+    assert_eq!(placed(&lz4, 1).unwrap(), ("kernels", 0.0), "one chunk is decoded sooner by a thread");
+    assert!(placed(&zstd, 1).unwrap().1 < placed(&zstd, 16).unwrap().1);
     let mixed = json!([
         {"name": "zstd", "configuration": {"level": 3}},
         {"name": "numcodecs.bz2", "configuration": {"level": 1}}
