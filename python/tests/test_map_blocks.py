@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -378,35 +379,43 @@ def test_results_are_written_two_at_a_time_and_count_in_order(monkeypatch: pytes
     np.testing.assert_array_equal(out[...], values + 1)
 
 
-@pytest.mark.parametrize("work", ["map_blocks", "reduce", "store", "mean", "std", "quantile", "histogram", "cumsum"])
-def test_a_limit_that_is_too_small_is_answered_with_one_that_is_enough(work: str) -> None:
+_LIMITED: dict[str, Callable[[cuzarr.Array, cuzarr.Array, int], Any]] = {
+    "map_blocks": lambda a, b, limit: cuzarr.map_blocks(np.negative, a, out={}, chunks=(100, 116), memory_limit=limit)[...],
+    "map_blocks of two": lambda a, b, limit: cuzarr.map_blocks(np.add, a, b, memory_limit=limit)[...],
+    "reduce": lambda a, b, limit: cuzarr.reduce(np.max, np.maximum, a, memory_limit=limit),
+    "reduce along an axis": lambda a, b, limit: cuzarr.reduce(
+        lambda x: x.max(0), np.maximum, a, axis=0, out={}, memory_limit=limit
+    )[...],
+    "store": lambda a, b, limit: (a * 2 + b).store({}, memory_limit=limit)[...],
+    "compute": lambda a, b, limit: (a * 2 + b).compute(memory_limit=limit),
+    "mean": lambda a, b, limit: (a + b).mean(axis=0).compute(memory_limit=limit),
+    "std": lambda a, b, limit: (a * 1).std(axis=0).compute(memory_limit=limit),
+    "median": lambda a, b, limit: cuzarr.xp.median(a + b, axis=0).compute(memory_limit=limit),
+    "quantile": lambda a, b, limit: cuzarr.xp.quantile(a * 1, 0.3, axis=0).compute(memory_limit=limit),
+    "histogram": lambda a, b, limit: cuzarr.xp.histogram(a * 1)[0].compute(memory_limit=limit),
+    "cumsum": lambda a, b, limit: (a * 1).cumsum(axis=0).store({}, memory_limit=limit)[...],
+    "rechunk": lambda a, b, limit: cuzarr.rechunk(a, {}, chunks=(100, 116), memory_limit=limit)[...],
+    "copy": lambda a, b, limit: cuzarr.copy(a, {}, memory_limit=limit)[...],
+    "pyramid": lambda a, b, limit: cuzarr.pyramid(a, {}, memory_limit=limit),
+}
+
+
+@pytest.mark.parametrize("chunks", [((300, 350), (100, 116)), ((600, 700), (600, 50)), ((50, 700), (300, 350))])
+@pytest.mark.parametrize("work", _LIMITED)
+def test_a_limit_that_is_too_small_is_answered_with_one_that_is_enough(work: str, chunks: Any) -> None:
     rng = np.random.default_rng(5)
-    source = cuzarr.create_array({}, data=rng.normal(size=(600, 700)), chunks=(300, 350))
-
-    def run(limit: int) -> Any:
-        match work:
-            case "map_blocks":
-                return cuzarr.map_blocks(np.negative, source, out={}, memory_limit=limit)[...]
-            case "reduce":
-                return cuzarr.reduce(np.max, np.maximum, source, memory_limit=limit)
-            case "store":
-                return (source * 2 + 1).store({}, memory_limit=limit)[...]
-            case "quantile":
-                return cuzarr.xp.quantile(source * 1, 0.3, axis=0).compute(memory_limit=limit)
-            case "histogram":
-                return cuzarr.xp.histogram(source * 1)[0].compute(memory_limit=limit)
-            case "cumsum":
-                return (source * 1).cumsum(axis=0).store({}, memory_limit=limit)[...]
-            case _:
-                return getattr(source * 1, work)(axis=0).compute(memory_limit=limit)
-
-    limit = 4096
-    for _ in range(3):
+    one, two = (cuzarr.create_array({}, data=rng.normal(size=(600, 700)), chunks=own, compressors="zstd") for own in chunks)
+    limit, tries = 4096.0, 0
+    while True:
         try:
-            run(limit)
+            _LIMITED[work](one, two, int(limit))
+            break
         except BudgetExceededError as small:
-            found = re.search(r"(?:to at least|limit of) (\d+)", f"{small} {small.hint}")
-            assert found and int(found[1]) > limit, small
-            limit = int(found[1])
-    run(limit)
-    assert 4096 < limit <= 32 << 20
+            text = f"{small} {small.hint}"
+            assert "`" not in text
+            named, times = re.search(r"(?:to at least|to) (\d+) bytes", text), re.search(r"to ([\d.]+) times", text)
+            assert named or times, text
+            raised = float(named[1]) if named else limit * float(times[1]) + 1  # type: ignore[index]
+            assert raised > limit, (limit, text)
+            limit, tries = raised, tries + 1
+    assert 1 <= tries <= 5 and limit <= 64 << 20

@@ -222,7 +222,7 @@ class Sources:
         if least > limit:
             message = f"blocks of shape {tuple(unit)} take {least} bytes at once, the memory limit leaves {limit} for them"
             raise BudgetExceededError(
-                message, hint=f"raise `memory_limit` to at least {2 * least} bytes, or write smaller chunks or shards"
+                message, hint=f"raise memory_limit to at least {2 * least} bytes, or write smaller chunks or shards"
             )
         with refusing("chunks"):
             alone = shape(1)

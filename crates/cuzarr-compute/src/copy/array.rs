@@ -319,7 +319,7 @@ impl Copy {
         let message =
             format!("objects of shape {object:?} take {one} bytes and need a memory limit of {needed}, got {limit}");
         Err(Error::new(ErrorKind::BudgetExceeded, message)
-            .with_hint("raise `memory_limit`, or write smaller chunks or shards"))
+            .with_hint(format!("raise `memory_limit` to {needed} bytes, or write smaller chunks or shards")))
     }
 
     /// Restores the passes of an interrupted copy from the notes in its checkpoint.

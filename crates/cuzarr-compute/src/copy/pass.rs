@@ -270,10 +270,8 @@ pub fn copy_region(
 /// Names the region in an error of its copy, and says what helps.
 fn of_region<T>(region: &Region, outcome: Result<T>) -> Result<T> {
     outcome.at(|| region.to_string()).map_err(|error| match error.kind() {
-        ErrorKind::BudgetExceeded => error
-            .with_hint("raise `memory_limit`: half of it is for each chunk's read and write; or store smaller chunks"),
         ErrorKind::ChunkCorrupt if error.hint().is_none() => {
-            error.with_hint("the command `cuzarr validate` lists all damaged chunks of the source")
+            error.with_hint("the command cuzarr validate lists all damaged chunks of the source")
         }
         _ => error,
     })

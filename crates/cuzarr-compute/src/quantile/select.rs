@@ -72,7 +72,8 @@ impl<'a> Room<'a> {
         fitting.map(|bits| self.keys.bits.div_ceil(self.passes(bits))).ok_or_else(|| {
             let needed = self.tables(outputs, 1).saturating_mul(TABLES_SHARE);
             let message = format!("counting for {outputs} quantiles at once takes a memory limit of {needed} bytes");
-            Error::new(ErrorKind::BudgetExceeded, message).with_hint("raise `memory_limit`, or store smaller chunks")
+            let hint = format!("raise `memory_limit` to {needed} bytes, or store smaller chunks");
+            Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint)
         })
     }
 

@@ -228,7 +228,10 @@ impl Backend for SimtBackend {
         // SAFETY: `heap_layout` gives no empty layout.
         let address = unsafe { alloc(heap_layout(size_bytes)?) };
         if address.is_null() {
-            return Err(Error::new(ErrorKind::OutOfMemory, format!("the host has no {size_bytes} bytes for a slab")));
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("the host has no {size_bytes} bytes of pinned memory"),
+            ));
         }
         // SAFETY: `alloc` gave this many bytes just now. Slabs are handed out as byte slices, so they must be initialised.
         unsafe { std::ptr::write_bytes(address, POISON, size_bytes) };

@@ -140,7 +140,7 @@ impl PinnedCache {
                 if heap.try_reserve_exact(size_bytes).is_err() {
                     return Err(Error::new(
                         ErrorKind::OutOfMemory,
-                        format!("the host has no {size_bytes} bytes for a slab"),
+                        format!("the host has no {size_bytes} bytes of pinned memory"),
                     ));
                 }
                 heap.resize(size_bytes, 0);

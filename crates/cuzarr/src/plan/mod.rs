@@ -26,6 +26,7 @@ pub use costs::Estimate;
 pub(crate) use costs::Offload;
 pub use explanation::{Acceleration, CacheState, Explanation};
 pub use placement::{Decoding, Merging, Placement};
+pub(crate) use regions::raise_limit;
 pub use regions::{Region, Regions};
 pub use selection::{AxisIndex, AxisSelection, Selection, SliceArg};
 

@@ -64,6 +64,13 @@ pub struct Regions {
     len: u64,
 }
 
+/// Says how far to raise a memory limit, of which work gets the same share again. The work takes `needed` bytes, and has
+/// `limit` of them now.
+pub(crate) fn raise_limit(needed: u64, limit: u64) -> String {
+    let times = (needed as f64 / limit.max(1) as f64 * 100.0).ceil() / 100.0;
+    format!("raise `memory_limit` to {times} times what it is")
+}
+
 impl Regions {
     /// Divides an array of shape `array` into regions of shape `shape`.
     ///
@@ -91,8 +98,8 @@ impl Regions {
         let least = search.bytes(unit);
         if least > most_bytes {
             let message = format!("one object of shape {unit:?} takes {least} bytes, a region may have {most_bytes}");
-            return Err(Error::new(ErrorKind::BudgetExceeded, message)
-                .with_hint("raise `memory_limit`, or write smaller chunks or shards"));
+            let hint = format!("{}, or write smaller chunks or shards", raise_limit(least, most_bytes));
+            return Err(Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint));
         }
         search.read_less_often(most_bytes);
         search.grow(most_bytes.min(COMFORTABLE_BYTES));

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::cancellation::{CancellationToken, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::raise_limit;
 
 /// Counts the bytes of host, pinned and device memory that all calls have in flight for one device. Clones share the
 /// counters.
@@ -91,7 +92,7 @@ impl Memory {
 /// The error for a reservation that exceeds the limit even when no other call runs.
 pub(crate) fn exceeded(bytes: u64, limit_bytes: u64) -> Error {
     let message = format!("work on one chunk takes {bytes} bytes at once, the memory limit is {limit_bytes}");
-    let hint = format!("raise `memory_limit` to at least {bytes} bytes, or store smaller chunks");
+    let hint = format!("{}, or store smaller chunks", raise_limit(bytes, limit_bytes));
     Error::new(ErrorKind::BudgetExceeded, message).with_hint(hint)
 }
 
