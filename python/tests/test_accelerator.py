@@ -141,6 +141,20 @@ def test_pinned_out_of_every_codec_and_selection(gpu: str, tmp_path: Path, codec
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("library", ["cupyx", "torch"])
+def test_pinned_memory_of_other_libraries_is_written_by_kernels(gpu: str, tmp_path: Path, library: str) -> None:
+    if gpu == "simt":
+        pytest.skip("other libraries pin memory through a CUDA driver")
+    truth, other = values((64, 64)), pytest.importorskip(library)
+    cuzarr.create_array(tmp_path / "a", data=truth, chunks=(16, 64), compressors=CODECS["zstd"])
+    array = cuzarr.open_array(tmp_path / "a", accelerator=gpu)
+    shape = truth.shape
+    out = other.empty_pinned(shape, "f4") if library == "cupyx" else other.empty(shape, dtype=other.float32).pin_memory().numpy()
+    array.read(out=out)
+    np.testing.assert_array_equal(out, truth)
+    assert "download" not in stages(array)
+
+
 def test_pinned_out_of_a_damaged_array_is_free_afterwards(gpu: str, tmp_path: Path) -> None:
     truth = values((64, 64))
     array = cuzarr.create_array(tmp_path / "a", data=truth, chunks=(16, 64), compressors=CODECS["zstd"], fill_value=3)

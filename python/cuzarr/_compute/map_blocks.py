@@ -97,7 +97,8 @@ def map_blocks(
     device : str, optional
         The device of the blocks; by default that of the first array.
     memory_limit : int or str, optional
-        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit. ``f`` may need more memory in addition.
+        Memory for blocks, in bytes or as ``"8 GiB"``; by default the configured limit, else 4 GiB. ``f`` may need more memory in
+        addition.
     progress : bool, callable or object with ``update``, optional
         ``True`` shows a line on the terminal or in the notebook. A function is called with the number of blocks done and the total
         number. An object with ``update``, such as tqdm's or rich's ``Progress``, is updated.
